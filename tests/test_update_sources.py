@@ -5,12 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import shoal as package
+from faults.runs import wait_for_commit
 from trees import tree
 
 if TYPE_CHECKING:
@@ -159,3 +161,25 @@ def test_a_restart_compares_all_bytes_and_leaves_what_is_the_same(shoal: Command
     assert tree(shoal.directory / "out") == tree(source)
     after = numbers_of_files(shoal.directory / "out")
     assert [name for name in before if before[name] != after[name]] == ["bin/tool"]
+
+
+@pytest.mark.parametrize("resume", ["auto", "update"])
+def test_a_copy_that_was_interrupted_goes_on_in_another_directory_and_compares_everything(
+    tmp_path: Path, shoal: Command, resume: str
+) -> None:
+    names = tuple(f"file-{number:04}" for number in range(6_000))
+    source, other = make(tmp_path / "source", "old", names), make(tmp_path / "other", "new", names)
+    out = tmp_path / "out"
+    settle()
+    argv = [*shoal.argv, "copy", str(source), str(out), "--limit-rate", "30kB", "--durability", "none"]
+    process = subprocess.Popen(argv, env=shoal.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_commit(out)
+    finally:
+        process.kill()
+        process.wait()
+    source.rename(tmp_path / "away")
+    other.rename(source)
+    report = package.copy(source, out, resume=resume)  # type: ignore[arg-type]
+    assert tree(out) == tree(source)
+    assert resume == "update" or any("the source is another directory than before" in note for note in report.notes)

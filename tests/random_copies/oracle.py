@@ -138,7 +138,8 @@ class Verdict:
             if new is None:
                 wrong.append(f"{name!r} was removed")
             elif new.kind == "directory" and name in self.modes and (old is None or old.kind == "directory"):
-                if new.mode & 0o777 != (self.modes[name] & 0o777 | 0o700) & mask:
+                right = (self.modes[name] & 0o777 | 0o700) & mask
+                if new.mode & 0o777 not in (right, right & old.mode if old else right):
                     wrong.append(f"directory {name!r} has {new.mode:o}, the source {self.modes[name]:o}")
                 elif old is not None and not may_chmod:
                     wrong.append(f"directory {name!r} has {new.mode:o}, and had {old.mode:o}")
@@ -229,10 +230,7 @@ class Verdict:
             copy, right = self.after.get(name), (mode & 0o777 | 0o700) & ~forked.umask()
             if copy is None or copy.kind != "directory":
                 wrong += [f"directory {name!r} is missing"] if not self.is_blocked(f"{name}/") else []
-            elif self.session.resume == "--update" and (
-                copy.mode & 0o777 & ~right  # what it lacks, it gets if nothing failed
-                or (right & ~copy.mode and not failed and self.is_foreign(name) is False)
-            ):
+            elif copy.mode & 0o777 & ~right and self.session.resume == "--update" and self.is_foreign(name) is False:
                 wrong.append(f"directory {name!r} has {copy.mode:o}, the source {mode:o}")
         assert not wrong, wrong
         self.check_verify()

@@ -348,7 +348,7 @@ fn only_an_update_narrows_a_directory_and_only_where_the_source_says_what_it_per
             let put = writer.put(0, &key("directory/file"), &ObjectMeta::default(), &mut Payload::Borrowed(b"x"));
             assert!(put.is_ok(), "{put:?}");
             assert_eq!(mode(&directory), wanted, "{says:?}, {pass:?}");
-            sink.finish(false).unwrap();
+            sink.finish().unwrap();
         }
     }
 }

@@ -163,9 +163,8 @@ fn what_is_no_file_is_skipped_and_counted_by_kind() {
 
     let (outcome, found) = run(FilesFrom::Path(root.to_owned()), true);
     assert_eq!(names(&found), ["again/file", "again/link", "d/file", "d/link"]);
-    let said = "1 dangling symbolic link, 2 symbolic links in a loop, 2 pipes and 1 socket were skipped";
+    let said = "1 dangling symbolic link, 3 symbolic links in a loop, 2 pipes and 1 socket were skipped";
     assert!(outcome.report.notes.iter().any(|note| note == said), "{:?}", outcome.report.notes);
-    assert_eq!(failures(&outcome), [("self".to_owned(), "bad-answer")], "nothing says that it leads nowhere");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn the_destination_and_its_parents_are_made() {
     }
     assert_eq!(temporary(&out), 0, "the probes are gone");
     assert!(out.join(".shoal/clock").exists(), "while the session runs");
-    sink.finish(false).unwrap();
+    sink.finish().unwrap();
     assert!(!out.join(".shoal/clock").exists(), "and not after it");
 }
 

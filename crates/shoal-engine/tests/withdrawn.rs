@@ -129,8 +129,8 @@ impl Sink for Killed {
         self.0.withdrawing(objects)
     }
     fn withdraw(&self, _: &WithdrawnObject) {}
-    fn finish(&self, settled: bool) -> Result<()> {
-        self.0.finish(settled)
+    fn finish(&self) -> Result<Option<String>> {
+        self.0.finish()
     }
 }
 

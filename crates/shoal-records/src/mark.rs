@@ -1,8 +1,8 @@
 //! What makes an append all or nothing: a mark on the file while one is under way.
 //!
 //! The mark is an extended attribute, set before the first byte and removed after the last one. It has the file's length
-//! before the append and after it. A file of either length is whole. At any other length the append is under way or was
-//! killed, or another program has written since. So bytes are hidden or cut off only if the mark proves that they are the
+//! before the append and after it. A file of the first length is whole, and one of the second with the append's last
+//! bytes. Otherwise the append is under way or was killed, or another program has written since. So bytes are hidden or cut off only if the mark proves that they are the
 //! append's: it has the file's inode and birth, and checksums of the block before and of each block to come. A write that
 //! is killed ends at the end of a block. An append of many blocks goes in steps, each with a mark of its own. Without such
 //! a proof the file is in doubt, which is an error, and the caller decides (`recover` in `append.rs`).
@@ -68,7 +68,7 @@ impl Mark {
     /// Unfinished: nothing proves that what is behind the length before is the append's.
     pub fn counted(&self, path: &Path, file: BorrowedFd<'_>, length: u64) -> Result<u64> {
         let Self { before, after, .. } = *self;
-        if length == before || length == after {
+        if length == before || length == after && self.is_whole(file).unwrap_or(false) {
             return Ok(length);
         }
         if self.proves(file, length).unwrap_or(false) {
@@ -79,6 +79,18 @@ impl Mark {
             bytes may have been written by another program since"
         );
         Err(Error::file(ErrorKind::Unfinished, path, text))
+    }
+
+    /// Whether the end of the file, which is as long as after the append, is that of the append. It may be a copy of the file.
+    fn is_whole(&self, file: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+        let Some(from) = self.from else { return Ok(true) }; // an older mark says no more than the length
+        if from > self.after || self.after - from > STEP {
+            return Ok(false);
+        }
+        let mut step = vec![0; (self.after - from) as usize];
+        read(file, &mut step, from)?;
+        let (found, sums) = (value(file, self.before, self.after, from, &step)?, 6 * 8);
+        Ok(found.get(sums..) == self.value.get(sums..))
     }
 
     /// Whether the file is what the append has left of this length.

@@ -180,10 +180,14 @@ impl Run {
         }
         let ended = journal.end_session(clock, ending);
         let has_ended = ended.is_ok() && clock.is_some() == started.began.is_some();
+        let (note, finished) = match has_ended.then(|| shared.sink.finish()) {
+            Some(Err(error)) => (None, Some(error)),
+            Some(Ok(note)) => (note, None),
+            None => (None, None),
+        };
+        let error = shared.cancel.take_reason().or(finished).or(ended.err());
         let mut report = report(&shared, &journal, committed, &started);
-        let is_over = !shared.cancel.is_raised() && shared.whole.load(Relaxed) && report.total.unfinished == 0;
-        let finished = if has_ended { shared.sink.finish(is_over && report.total.failed == 0) } else { Ok(()) };
-        let error = shared.cancel.take_reason().or(finished.err()).or(ended.err());
+        report.notes.extend(note);
         report.resumed_from = standing.totals.written;
         report.elapsed = began.elapsed();
         report.workers = concurrency.chosen();

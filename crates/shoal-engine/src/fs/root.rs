@@ -18,9 +18,21 @@ use super::dir::nanoseconds;
 use super::random::random;
 use super::storage::REMOTE;
 
+/// Ends what is random, where others have the number of the kind of file system.
+const UNKNOWN: u8 = 0xff;
+
 /// What identifies this directory. If the platform says too little for that, the result is another one each time.
 pub(crate) fn lasting_identity(directory: impl AsFd) -> [u8; 32] {
-    known_identity(directory.as_fd()).unwrap_or_else(random)
+    known_identity(directory.as_fd()).unwrap_or_else(|| {
+        let mut unknown: [u8; 32] = random();
+        unknown[24..].fill(UNKNOWN);
+        unknown
+    })
+}
+
+/// Whether these are surely two directories.
+pub(crate) fn are_different(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one != other && [one, other].iter().all(|root| root[24..] != [UNKNOWN; 8])
 }
 
 fn known_identity(directory: BorrowedFd<'_>) -> Option<[u8; 32]> {
@@ -42,13 +54,14 @@ fn known_identity(directory: BorrowedFd<'_>) -> Option<[u8; 32]> {
     parts.map(u64::to_le_bytes).concat().try_into().ok()
 }
 
-/// The name of the file system that is mounted by this number. `None` for a device, which has another one next time.
+/// The name of the file system that is mounted by this number. `None` if it does not say on which server it is.
 fn mounted(mounts: &[u8], id: u64) -> Option<&[u8]> {
     let id = format!("{id} ");
     let line = mounts.split(|&byte| byte == b'\n').find(|line| line.starts_with(id.as_bytes()))?;
     let kind = &line[memchr::memmem::find(line, b" - ")? + 3..];
     let name = kind.split(|&byte| byte == b' ').nth(1)?;
-    (!name.starts_with(b"/dev/")).then_some(name)
+    // One without a server, such as `squashfuse`, may be of any file system of its kind.
+    (name.contains(&b':') || name.starts_with(b"//")).then_some(name)
 }
 
 #[cfg(test)]
@@ -76,15 +89,17 @@ mod tests {
     #[test]
     fn what_says_too_little_of_itself_is_another_each_time() {
         let proc = Dir::root(std::path::Path::new("/proc")).unwrap(); // no birth times, and no id
-        assert_ne!(lasting_identity(&proc), lasting_identity(&proc));
+        let [one, other] = [lasting_identity(&proc), lasting_identity(&proc)];
+        assert!(one != other && !are_different(&one, &other));
     }
 
     #[test]
     fn a_file_system_in_a_network_has_a_name_and_one_on_a_device_has_none() {
         let mounts = b"22 1 254:0 / / rw - ext4 /dev/root rw\n\
             36 22 0:40 / /nas rw shared:1 master:2 - nfs4 nas:/vol1 rw,addr=10.0.0.1\n\
-            37 22 0:41 / /usb rw - fuseblk /dev/sdb1 rw\n";
+            37 22 0:41 / /usb rw - fuseblk /dev/sdb1 rw\n\
+            38 22 0:42 / /mnt rw - fuse.squashfuse squashfuse ro\n";
         assert_eq!(mounted(mounts, 36), Some(&b"nas:/vol1"[..]));
-        assert_eq!([22, 37, 3, 6].map(|id| mounted(mounts, id)), [None; 4]);
+        assert_eq!([22, 37, 38, 3, 6].map(|id| mounted(mounts, id)), [None; 5]);
     }
 }

@@ -158,7 +158,8 @@ pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Hea
         && let Some((first, last, total)) = version.as_ref().and_then(|version| version.part())
     {
         let is_whole = first == 0 && last.checked_add(1) == Some(total);
-        if !is_whole || matches!(framing, Framing::Length(length) if length != total) {
+        let is_plain = reading.encoding.is_none(); // else the total is of other bytes
+        if !is_whole || is_plain && matches!(framing, Framing::Length(length) if length != total) {
             return Err(broken(format!("a whole answer (200), but bytes {first}-{last}/{total} (Content-Range)")));
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
 
 use super::error::JournalError;
 use super::files::Files;
@@ -17,6 +17,7 @@ use super::parts;
 use super::rate::Rate;
 use super::rows::{Entry, Fault, Header, Progress};
 use super::schema::{self, Log};
+use super::session::PARTS;
 use super::skipped;
 use super::standing::Standing;
 use super::store::Store;
@@ -24,6 +25,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
 use crate::fs::private::boot_id;
+use crate::fs::root::are_different;
 use crate::options::{Pass, Resume};
 use crate::report::is_of_archives;
 
@@ -150,13 +152,14 @@ impl Journal {
         self.progress = self.load_progress(header.id)?;
         let rebooted = self.is_rebooted();
         let unfinished = self.progress.completed.is_none();
+        let moved = unfinished && self.has_other_root().map_err(|error| self.explain(error))?;
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match options.resume.pass() {
             Some(pass) => drop(self.begin_pass(pass, passes)?),
-            None if rebooted => drop(self.reset_listing()?),
+            None if rebooted || moved => drop(self.reset_listing()?),
             None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
                 "an interrupted update continues; what it has compared is not compared again until the next \
                 `resume=\"update\"`"
@@ -166,6 +169,9 @@ impl Journal {
         }
         if rebooted {
             let note = "the machine was rebooted after a run that did not sync its files: everything is copied again";
+            notes.push(note.to_owned());
+        } else if moved && options.resume.pass().is_none() {
+            let note = "the source is another directory than before, with the same path: everything is compared again";
             notes.push(note.to_owned());
         }
         if !differences.is_empty() {
@@ -232,6 +238,14 @@ impl Journal {
             Some("") => true,
             Some(then) => self.boot.as_deref() != Some(then),
         }
+    }
+
+    /// Whether the last session of this pass copied from another directory.
+    fn has_other_root(&self) -> std::result::Result<bool, JournalError> {
+        let sql = "SELECT root FROM session WHERE run = ? AND id / ? > ? AND root IS NOT NULL ORDER BY id DESC LIMIT 1";
+        let parameters = (self.run, PARTS, self.progress.before_pass as i64);
+        let last: Option<[u8; 32]> = self.connection()?.query_row(sql, parameters, |row| row.get(0)).optional()?;
+        Ok(last.zip(self.root).is_some_and(|(last, now)| are_different(&last, &now)))
     }
 
     /// Reads every row of the run, deletes what does not count, and checks that the counts balance.

@@ -22,7 +22,7 @@ const SOUND: i64 = 1;
 const BARRIER_FAILED: i64 = 2;
 
 /// Parts that a session may have, each with a row of its own.
-const PARTS: i64 = 1 << 16;
+pub(super) const PARTS: i64 = 1 << 16;
 /// In nanoseconds. A thread that had begun a file when the machine was suspended creates it within this time after the
 /// machine has resumed, before the clock is read again.
 const WOKEN: i64 = 2_000_000_000;

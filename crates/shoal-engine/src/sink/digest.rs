@@ -131,8 +131,8 @@ impl Sink for DigestSink {
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
     }
-    fn finish(&self, settled: bool) -> Result<()> {
-        self.inner.finish(settled)
+    fn finish(&self) -> Result<Option<String>> {
+        self.inner.finish()
     }
 }
 

@@ -129,10 +129,9 @@ pub trait Sink: Send + Sync {
         Ok(Vec::new())
     }
     /// Called once at the end, also of an interrupted run, after the journal has recorded that this session has ended.
-    /// If that could not be recorded, it is not called and the lease stays, as after a kill. `settled`: the run is over, and
-    /// nothing failed.
-    fn finish(&self, settled: bool) -> Result<()> {
-        let _ = settled;
-        Ok(())
+    /// If that could not be recorded, it is not called and the lease stays, as after a kill. What it returns is a note for
+    /// the report.
+    fn finish(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 }

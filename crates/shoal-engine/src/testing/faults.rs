@@ -100,8 +100,8 @@ impl Sink for FailingSink {
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
     }
-    fn finish(&self, settled: bool) -> Result<()> {
-        self.inner.finish(settled)
+    fn finish(&self) -> Result<Option<String>> {
+        self.inner.finish()
     }
 }
 

@@ -372,7 +372,7 @@ fn flush_names_what_was_sealed(suite: &Suite<'_>, path: &Path) {
     durable.sort_unstable();
     assert_eq!(durable, (0..20).collect::<Vec<u64>>(), "each exactly once, and none held back at the end");
     drop(lane);
-    sink.finish(false).expect("finish");
+    sink.finish().expect("finish");
 }
 
 fn settle(sink: &dyn Sink, sealed: Vec<Sealed>, wanted: &[u64]) {
@@ -380,7 +380,7 @@ fn settle(sink: &dyn Sink, sealed: Vec<Sealed>, wanted: &[u64]) {
     durable.sort_unstable();
     durable.dedup();
     assert_eq!(durable, wanted);
-    sink.finish(false).expect("finish");
+    sink.finish().expect("finish");
 }
 
 fn second_fails(writer: &mut dyn PartitionWriter, bytes: &[u8]) {

@@ -283,8 +283,8 @@ impl Sink for Cutting {
     fn properties(&self) -> SinkProperties {
         self.inner.properties()
     }
-    fn finish(&self, settled: bool) -> Result<()> {
-        self.inner.finish(settled)
+    fn finish(&self) -> Result<Option<String>> {
+        self.inner.finish()
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = self.sink.finish(false);
+        let _ = self.sink.finish();
     }
 }
 

@@ -126,8 +126,8 @@ impl Sink for Waiting {
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
     }
-    fn finish(&self, settled: bool) -> Result<()> {
-        self.inner.finish(settled)
+    fn finish(&self) -> Result<Option<String>> {
+        self.inner.finish()
     }
 }
 

@@ -4,25 +4,25 @@
 //! Not here: opening and locking (`open.rs`), how the barrier works (`barrier.rs`), error texts of objects
 //! (`target.rs`), files that already exist (`existing.rs`), writing.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use rustix::io::Errno;
 
 use super::barrier::{Mounts, Touched, barrier, sync_names};
 use super::clock::{self, Clock, First, Warp};
 use super::description;
-use super::directory::{Directory, open_below};
+use super::directory::Directory;
 use super::joined::Joined;
 use super::open::{Opened, sync_above};
 use super::options::DirOptions;
 use super::probe;
 use super::removals::Removals;
 use super::writing::Writing;
+use crate::display::escape;
 use crate::error::Result;
 use crate::fs::dir::{Dir, DirectoryId, Look, has_mounts_below, resolved};
 use crate::fs::error::{FsError, Operation};
@@ -31,13 +31,9 @@ use crate::fs::lock::Lock;
 use crate::fs::sync::Barrier;
 use crate::name::SHOAL_DIR;
 use crate::options::Pass;
-use crate::poison::ignore_poison;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
 use crate::sink::{DurabilityScope, Start, Started};
-
-/// So many directories are noted because they lack permissions. The others get them in the next update.
-const LACKING_MAX: usize = 100_000;
 
 /// Everything that a session knows of its destination.
 #[derive(Debug)]
@@ -62,8 +58,9 @@ pub(super) struct Destination {
     /// Files get the timestamps of their source.
     pub keep_times: bool,
     /// In an update, directories lose the permissions that those of the source do not have, before anything is written into
-    /// them. These lack some, and get them at the end: until then, files in them may be wider than those of the source.
-    pub lacking: Option<Mutex<HashMap<Box<[u8]>, u32>>>,
+    /// them. They gain none: the user may have closed them, and files in them may be wider than those of the source. This
+    /// is one that lacks some.
+    pub lacking: Option<OnceLock<Box<[u8]>>>,
     /// `None` in a process that writes for the session of another process.
     pub clock: Option<Clock>,
     /// Keeps other runs out.
@@ -127,7 +124,7 @@ impl Destination {
         let destination = Destination {
             mounts,
             keep_times: start.keep_times,
-            lacking: (start.pass == Pass::Update).then(Mutex::default),
+            lacking: (start.pass == Pass::Update).then(OnceLock::new),
             clock: Some(clock),
             writing: matches!(start.twice, Twice::Repeated | Twice::Conflict).then(Writing::new),
             ..Destination::new(opened, options, facts, start.twice, start.lease.clone())
@@ -205,34 +202,25 @@ impl Destination {
         sync_names(base, touched).map_err(failed)
     }
 
-    /// Takes the permissions from a directory that its source, which has `bits`, does not have. What it lacks is noted for
-    /// `widen`, if this run has made the directory and no other program has changed anything about it: perhaps these.
+    /// Takes the permissions from a directory that its source, which has `bits`, does not have.
     fn narrow(&self, dir: &Dir, path: &[u8], look: &Look, bits: u32) {
         let Some(lacking) = &self.lacking else { return };
         let narrow = look.mode & (bits | !0o077); // its owner keeps all
         if narrow != look.mode {
             dir.set_mode(narrow);
         }
-        let (wanted, times) = (bits & self.file_mode, self.times(look));
-        let mut lacking = ignore_poison(lacking.lock());
-        if wanted & !look.mode != 0
-            && lacking.len() < LACKING_MAX
-            && matches!(self.sessions.whose(times.born, times.changed), Whose::Earlier(_))
-        {
-            lacking.insert(path.into(), wanted);
+        if bits & self.file_mode & !look.mode != 0 {
+            lacking.get_or_init(|| path.into());
         }
     }
 
-    /// Gives directories the permissions that they lack. What became of one meanwhile is left to the next update.
-    pub fn widen(&self) {
-        let Some(lacking) = &self.lacking else { return };
-        for (path, wanted) in ignore_poison(lacking.lock()).drain() {
-            if let Ok(dir) = open_below(&self.root.dir, &path)
-                && let Ok((look, _)) = dir.place()
-            {
-                dir.set_mode(look.mode | wanted);
-            }
-        }
+    /// What is to be said of the session at its end.
+    pub fn note(&self) -> Option<String> {
+        let path = self.lacking.as_ref()?.get()?;
+        Some(format!(
+            "directories have fewer permissions than at the source, as \"{}\" has: an update adds none",
+            escape(path)
+        ))
     }
 
     /// Finds out about a directory that was just opened. `bits`: the permissions of its source, if that is to be compared.

@@ -223,14 +223,11 @@ impl Sink for DirSink {
         }
     }
 
-    fn finish(&self, settled: bool) -> Result<()> {
+    fn finish(&self) -> Result<Option<String>> {
         let destination = self.destination()?;
-        if settled {
-            destination.widen();
-        }
         if let Some(clock) = &destination.clock {
             clock.remove();
         }
-        Ok(())
+        Ok(destination.note())
     }
 }

@@ -158,7 +158,10 @@ impl Walk {
                 Ok(Found::Pipe) => Reason::Pipe,
                 Ok(Found::Socket) => Reason::Socket,
                 Ok(Found::Device) => Reason::Device,
-                Ok(Found::Link | Found::Unknown) | Err(Errno::NOENT) => Reason::DanglingLink,
+                Ok(Found::Link | Found::Unknown) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => {
+                    Reason::DanglingLink
+                }
+                Err(Errno::LOOP) => Reason::LoopingLink,
                 // A file or a directory may be there. The kernel has not said that nothing is.
                 Err(errno) => {
                     self.advance();
