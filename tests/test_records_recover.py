@@ -173,13 +173,20 @@ def test_what_a_killed_append_left_can_be_kept(killed: Callable[..., Path]) -> N
     assert len(follow) == len(package.Records(path, "<q")) == 1024
 
 
-def test_a_file_as_long_as_before_or_after_the_append_is_whole(killed: Callable[..., Path]) -> None:
-    for length in (800, 800_800):
-        path = killed(words(100), 8192)
-        path.write_bytes(words(length // 8))
-        assert b"".join(package.Records(path, "<q").raw()) == words(length // 8)
-        assert package.Records.append(path, [(7,)], "<q") == package.Appended(records=1, first=length // 8, cut=0)
-        path.unlink()
+def test_a_file_as_long_as_before_the_append_is_whole_and_one_as_long_as_after_it_only_with_its_end(
+    killed: Callable[..., Path],
+) -> None:
+    path = killed(words(100), 8192)
+    path.write_bytes(words(100))
+    assert b"".join(package.Records(path, "<q").raw()) == words(100)
+    assert package.Records.append(path, [(7,)], "<q") == package.Appended(records=1, first=100, cut=0)
+    path.unlink()
+    path = killed(words(100), 8192)
+    path.write_bytes(words(100_100))
+    with pytest.raises(package.IntegrityError, match="another program"):
+        package.Records(path, "<q")
+    assert package.Records.recover(path, keep=True) == 0
+    assert len(package.Records(path, "<q")) == 100_100
 
 
 def test_bytes_of_another_program_within_an_append_are_an_error_and_stay(
