@@ -98,7 +98,6 @@ class World:
         command += [session.resume] if session.resume != "plain" else []
         command += ["--follow-links"] if self.plan.follows[session.source] else []
         command += ["--journal", str(journal)] if journal else []
-        self.shoal.within = []
         if kill is not None and kill.call != "files":
             inject = f"{kill.call}:signal={kill.signal.name}:when={kill.nth}"
             self.shoal.within = list(traced(Path(os.devnull), inject))
@@ -107,6 +106,7 @@ class World:
             command += ["--limit-rate", str(max(bytes_of_all, 1_000))]  # a second, so that it is seen under way
         before = states(self.out)
         running = self.shoal.start(*command)
+        self.shoal.within = []  # `verify` runs without it
         if kill is not None and kill.call == "files":
             while running.process.poll() is None and len(states(self.out) - before) < kill.nth:
                 time.sleep(0.002)
