@@ -5,7 +5,7 @@ What meets what. A cell names the file with the tests; "jobs" is a parameter `ki
 
 | fault | copy | update, URL list, part | `parquet:` | Ray |
 |---|---|---|---|---|
-| kill -9 inside a call | test_kill_sweep, _large | jobs in test_kill_sweep; test_urls_model | test_parquet_kills | test_ray |
+| kill -9 inside a call | test_kill_sweep, _large | jobs in test_kill_sweep | test_parquet_kills | test_ray |
 | power cut | test_power_cut | test_power_cut_of_jobs | test_power_cut | |
 | disk full | test_full_disk, test_no_space | jobs in test_full_disk | test_parquet_faults | test_ray_faults |
 | read-only, gone | test_read_only | jobs in test_read_only | test_parquet_faults | |

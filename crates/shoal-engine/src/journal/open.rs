@@ -159,7 +159,7 @@ impl Journal {
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match options.resume.pass() {
             Some(pass) => drop(self.begin_pass(pass, passes)?),
-            None if rebooted || moved => drop(self.reset_listing()?),
+            None if rebooted => drop(self.reset_listing()?),
             None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
                 "an interrupted update continues; what it has compared is not compared again until the next \
                 `resume=\"update\"`"
@@ -171,7 +171,8 @@ impl Journal {
             let note = "the machine was rebooted after a run that did not sync its files: everything is copied again";
             notes.push(note.to_owned());
         } else if moved && options.resume.pass().is_none() {
-            let note = "the source is another directory than before, with the same path: everything is compared again";
+            let note = "the source is another directory than before, with the same path: to compare what was copied \
+                        from the other one, use `resume=\"update\"`";
             notes.push(note.to_owned());
         }
         if !differences.is_empty() {
