@@ -24,11 +24,11 @@ fi
 code=0
 # Most tests wait more than they compute, so there are more workers than cores; those that measure time come after them, alone.
 .venv/bin/pytest -n 4 --dist loadgroup -m 'not slow and not timing' || code=$?
-.venv/bin/pytest -m 'timing and not slow' || code=$?
 if [ -n "$beside" ]; then
     wait "$beside" || { code=$?; echo "error: failed beside the tests:"; }
     cat "$log"
 fi
+.venv/bin/pytest -m 'timing and not slow' || code=$?
 rm "$log"
 trap - EXIT
 exit "$code"
