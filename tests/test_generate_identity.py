@@ -36,7 +36,7 @@ class Make:
 
 
 class Base:
-    """Has a class method, whose name is the same for all that inherit it."""
+    """Has a class method, with the same name in all classes that inherit it."""
 
     YEAR = 0
 

@@ -27,7 +27,7 @@ TIME = 1_000_000_000  # of all files, as in reproducible archives and packages
 
 
 def make(directory: Path, text: str, names: tuple[str, ...] = ("bin/tool", "conf", "large")) -> Path:
-    """A tree whose files have the same size and time for all texts of one length."""
+    """A tree of files that have the same size and time for all texts of one length."""
     for name in names:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def assert_all_that_failed_was_written_again(calls: str, journal: Path) -> None:
     """Fails if what a failed call covered was not written anew: a sync that is only repeated proves nothing."""
     names = (str(journal), f"{journal}-wal")
     lost, unsynced = ({name: set[int]() for name in names} for _ in range(2))
-    begun: dict[str, tuple[str, int]] = {}  # by thread, for calls whose end is on another line
+    begun: dict[str, tuple[str, int]] = {}  # by thread, for calls that end on another line
     for line in calls.splitlines():
         call = CALL.match(line)
         assert call, line

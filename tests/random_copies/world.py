@@ -43,7 +43,7 @@ class World:
             self.move(move, self.sources[0])
         self.waiting: list[Move] = []  # changes at the destination that must not come so soon after a kill
         self.is_lost = False  # the journals, since the last session
-        self.killed_at: float | None = None  # a session whose lease may not have ended yet
+        self.killed_at: float | None = None  # the lease of that session may not have ended yet
 
     def journal(self, source: int) -> Path | None:
         """The journal of a source, if it is not at the destination."""

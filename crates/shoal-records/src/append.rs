@@ -124,7 +124,7 @@ pub fn append(path: &Path, rows: &[u8], format: &Format, options: AppendOptions)
     Ok(Appended { first: body / size, records: rows.len() as u64 / size, cut })
 }
 
-/// Settles a file whose last append was interrupted: keeps it as it is, or cuts it to the length before that append. How
+/// Settles a file after its last append was interrupted: keeps it as it is, or cuts it to the length before that append. How
 /// many bytes were cut off; none if no append was interrupted.
 ///
 /// # Errors
