@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_the_same_file_system_on_another_device_is_believed_by_size_and_time(
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("overwrite", ["never", "always"])
 def test_without_birth_times_changed_permissions_and_times_arrive_where_the_run_has_written(
-    tmp_path: Path, disk: Callable[[str], Disk], size: int, overwrite: str
+    tmp_path: Path, disk: Callable[[str], Disk], size: int, overwrite: Literal["never", "always"]
 ) -> None:
     source, out = tmp_path / "tree", disk("ext4-without-births").on / "out"
     source.mkdir()
@@ -119,7 +120,7 @@ def test_without_birth_times_changed_permissions_and_times_arrive_where_the_run_
     (source / "mine").chmod(0o600)
     os.utime(source / "times", (TIME, TIME))
     time.sleep(2.1)
-    report = package.copy(source, out, resume="update", overwrite=overwrite)  # type: ignore[arg-type]
+    report = package.copy(source, out, resume="update", overwrite=overwrite)
     assert (report.written, report.skipped, report.failed) == (2, 1, 0), report
     assert {name: stat.S_IMODE((out / name).stat().st_mode) for name in tree(source)} == {
         "key": 0o600,
@@ -128,4 +129,4 @@ def test_without_birth_times_changed_permissions_and_times_arrive_where_the_run_
     }
     assert (out / "times").stat().st_mtime == TIME
     assert tree(out) == tree(source)
-    assert package.copy(source, out, resume="update", overwrite=overwrite).skipped == 3  # type: ignore[arg-type]
+    assert package.copy(source, out, resume="update", overwrite=overwrite).skipped == 3

@@ -50,11 +50,11 @@ class Entry:
         return self.kind, self.data, self.mode, 0 if self.kind == "directory" else self.mtime, self.inode
 
 
-def entry(path: str, *, follows: bool = False) -> Entry:
+def entry(path: Path, *, follows: bool = False) -> Entry:
     """Looks at one path."""
-    told = os.stat(path, follow_symlinks=follows)  # noqa: PTH116
+    told = path.stat(follow_symlinks=follows)
     kind = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}[stat.S_IFMT(told.st_mode)]
-    data = Path(path).read_bytes() if kind == "file" else os.fsencode(os.readlink(path)) if kind == "link" else b""  # noqa: PTH115
+    data = path.read_bytes() if kind == "file" else os.fsencode(path.readlink()) if kind == "link" else b""
     return Entry(kind, data, stat.S_IMODE(told.st_mode), told.st_mtime_ns, told.st_ino, told.st_ctime_ns)
 
 
@@ -65,8 +65,8 @@ def look(root: Path) -> dict[str, Entry]:
         if Path(folder) == root and ".shoal" in folders:
             folders.remove(".shoal")
         for name in folders + files:
-            path = f"{folder}/{name}"
-            found[path[len(str(root)) + 1 :]] = entry(path)
+            path = Path(folder, name)
+            found[str(path.relative_to(root))] = entry(path)
     return found
 
 
@@ -90,25 +90,25 @@ def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict
     modes: dict[str, int] = {}
     needed: set[str] = set()
 
-    def walk(folder: str, name: str, above: set[tuple[int, int]]) -> None:
-        told = os.stat(folder)  # noqa: PTH116
+    def walk(folder: Path, name: str, above: set[tuple[int, int]]) -> None:
+        told = folder.stat()
         if (told.st_dev, told.st_ino) in above:  # a link that leads to where it is
             return
         modes[name] = stat.S_IMODE(told.st_mode)
-        children = list(os.scandir(folder))
+        children = list(folder.iterdir())
         if not children and selects(filters, name, is_directory=True):
             needed.add(f"{name}/")
         for child in children:
             below = f"{name}/{child.name}".lstrip("/")
-            if child.is_symlink() and (not follows or not os.path.exists(child.path)):  # noqa: PTH110
+            if child.is_symlink() and (not follows or not child.exists()):
                 continue
             if child.is_dir():
-                walk(child.path, below, above | {(told.st_dev, told.st_ino)})
+                walk(child, below, above | {(told.st_dev, told.st_ino)})
             elif selects(filters, below):
-                files[below] = entry(child.path, follows=True)
+                files[below] = entry(child, follows=True)
                 needed.add(below)
 
-    walk(str(root), "", set())
+    walk(root, "", set())
     directories = {name[:at] for name in needed for at, letter in enumerate(name) if letter == "/"}
     return files, {name: mode for name, mode in modes.items() if name in directories}
 

@@ -152,7 +152,6 @@ impl Journal {
         self.progress = self.load_progress(header.id)?;
         let rebooted = self.is_rebooted();
         let unfinished = self.progress.completed.is_none();
-        let moved = unfinished && self.has_other_root().map_err(|error| self.explain(error))?;
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
@@ -170,7 +169,10 @@ impl Journal {
         if rebooted {
             let note = "the machine was rebooted after a run that did not sync its files: everything is copied again";
             notes.push(note.to_owned());
-        } else if moved && options.resume.pass().is_none() {
+        } else if options.resume.pass().is_none()
+            && (unfinished || options.resume == Resume::Relist)
+            && self.has_other_root().map_err(|error| self.explain(error))?
+        {
             let note = "the source is another directory than before, with the same path: to compare what was copied \
                         from the other one, use `resume=\"update\"`";
             notes.push(note.to_owned());

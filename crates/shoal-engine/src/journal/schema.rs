@@ -37,8 +37,8 @@ const BUSY: Duration = Duration::from_secs(1);
 ///   flight `workers="auto"` had found last; null = nothing yet. `passes` is how often everything was listed anew.
 /// - `seen` and `names` are of parts of a job, else 0: how many names the listing had before it was divided, and the sum of
 ///   their hashes (`Seen`).
-/// - `session` has a row for each session: when it may have written. `root` is reserved for what identifies the root of
-///   the source; always null in this version.
+/// - `session` has a row for each session: when it may have written. `root` identifies the root directory of the source,
+///   if it has one.
 /// - `done` has the partitions at or above the frontier, at most a window. It needs no index, because they are all in
 ///   memory as well. So a damaged row harms no other.
 /// - `failure`: `due_ms` null = failed for good, else deferred.
