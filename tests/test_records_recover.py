@@ -181,12 +181,14 @@ def test_a_file_as_long_as_before_the_append_is_whole_and_one_as_long_as_after_i
     assert b"".join(package.Records(path, "<q").raw()) == words(100)
     assert package.Records.append(path, [(7,)], "<q") == package.Appended(records=1, first=100, cut=0)
     path.unlink()
-    path = killed(words(100), 8192)
-    path.write_bytes(words(100_100))
-    with pytest.raises(package.IntegrityError, match="another program"):
-        package.Records(path, "<q")
-    assert package.Records.recover(path, keep=True) == 0
-    assert len(package.Records(path, "<q")) == 100_100
+    for keep in (True, False):
+        path = killed(words(100), 8192)
+        path.write_bytes(words(100_100))
+        with pytest.raises(package.IntegrityError, match="another program"):
+            package.Records(path, "<q")
+        assert package.Records.recover(path, keep=keep) == (0 if keep else 800_000)
+        assert len(package.Records(path, "<q")) == (100_100 if keep else 100)
+        path.unlink()
 
 
 def test_bytes_of_another_program_within_an_append_are_an_error_and_stay(

@@ -135,8 +135,10 @@ pub fn recover(path: &Path, keep: bool, wait: Duration) -> Result<u64> {
     let file = file.as_fd();
     lock(path, file, wait)?;
     let length = length(path, file)?;
-    let Some(Mark { before, after, .. }) = Mark::of(path, file)? else { return Ok(0) };
-    let cut = if keep || length == after { 0 } else { length.saturating_sub(before) };
+    let Some(mark) = Mark::of(path, file)? else { return Ok(0) };
+    let is_whole = mark.counted(path, file, length).is_ok_and(|whole| whole == length);
+    let before = mark.before;
+    let cut = if keep || is_whole { 0 } else { length.saturating_sub(before) };
     if cut > 0 {
         truncate(file, before)
             .map_err(|errno| Error::io(path, format_args!("truncating it to {before} bytes"), errno))?;

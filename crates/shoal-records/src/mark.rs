@@ -1,11 +1,12 @@
 //! What makes an append all or nothing: a mark on the file while one is under way.
 //!
-//! The mark is an extended attribute, set before the first byte and removed after the last one. It has the file's length
-//! before the append and after it. A file of the first length is whole, and one of the second with the append's last
-//! bytes. Otherwise the append is under way or was killed, or another program has written since. So bytes are hidden or cut off only if the mark proves that they are the
-//! append's: it has the file's inode and birth, and checksums of the block before and of each block to come. A write that
-//! is killed ends at the end of a block. An append of many blocks goes in steps, each with a mark of its own. Without such
-//! a proof the file is in doubt, which is an error, and the caller decides (`recover` in `append.rs`).
+//! The mark is an extended attribute, set before the first byte and removed after the last one. It has the file's
+//! length before the append and after it. A file of the first length is whole, and one of the second with the append's
+//! last bytes. Otherwise the append is under way or was killed, or another program has written since. So bytes are
+//! hidden or cut off only if the mark proves that they are the append's: it has the file's inode and birth, and
+//! checksums of the block before and of each block to come. A write that is killed ends at the end of a block. An
+//! append of many blocks goes in steps, each with a mark of its own. Without such a proof the file is in doubt, which
+//! is an error, and the caller decides (`recover` in `append.rs`).
 //!
 //! A mark of an older version has the two lengths and the bytes before, which prove nothing about what came later.
 //!

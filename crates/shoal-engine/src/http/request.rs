@@ -14,8 +14,8 @@ use super::stream::Trailing;
 use crate::error::Result;
 
 /// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
-/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret; a condition does not go along
-/// to where a redirect leads. `redirected` is called when the service has answered with a redirect.
+/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret; a condition does not
+/// go along to where a redirect leads. `redirected` is called when the service has answered with a redirect.
 ///
 /// # Errors
 /// Those of connecting and of reading.

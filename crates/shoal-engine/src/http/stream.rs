@@ -119,7 +119,8 @@ pub(super) enum Trailing {
     End,
     /// An error answer to no request: many servers send 408 before they close.
     Refusal,
-    /// Another error answer, or the first bytes of some answer: `Ahead`, where only the order tells which answer is for which request.
+    /// Another error answer, or the first bytes of some answer: `Ahead`, where only the order tells which answer is for
+    /// which request.
     Error,
     /// Another answer to no request: since some moment, each answer was taken for that to the next request.
     Ahead,

@@ -1,8 +1,9 @@
 //! Opening a journal: its lock and database, which run it is, and what of it still counts.
 //!
-//! The order: whether a file that the user names is a journal, lock, ballast, database, tables, run and whether it starts
-//! over (`Resume::Restart`, another boot), rows one by one. A damaged row of a partition is deleted, and the partition is done again. If damage hides what is done, the journal
-//! is rejected. Not here: the paths (`files.rs`), the SQL of the tables (`schema.rs`).
+//! The order: whether a file that the user names is a journal, lock, ballast, database, tables, run and whether it
+//! starts over (`Resume::Restart`, another boot), rows one by one. A damaged row of a partition is deleted, and the
+//! partition is done again. If damage hides what is done, the journal is rejected. Not here: the paths (`files.rs`),
+//! the SQL of the tables (`schema.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
