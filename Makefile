@@ -32,7 +32,7 @@ check: .venv/.built .venv/.bench .venv/.tools
 
 ## make test         every test but the slow ones and the lab's; those that lack root or a tool are skipped with a notice
 test: .venv/.built .venv/.bench
-	scripts/test.sh $(BESIDE)
+	scripts/test.sh
 
 ## make test-bench   the tests of the lab
 test-bench: .venv/.built .venv/.bench .venv/.tools
