@@ -18,7 +18,7 @@ import shoal as package
 from conftest import PATIENCE, Command, Service
 from generating import Job, expected
 from trees import tree
-from waiting import wait_until
+from waiting import takes_signals, wait_until
 
 pytestmark = pytest.mark.disk
 
@@ -174,9 +174,10 @@ def test_ctrl_c_ends_the_wait_for_a_part_and_a_kill_of_the_first_lets_the_second
     first = shoal.start(*arguments, "--limit-rate", "100kB")
     wait_until(lambda: any(shoal.directory.glob("out/object*")))
     second, third = shoal.start(*arguments), shoal.start(*arguments, "-v")
-    time.sleep(1)
+    wait_until(lambda: takes_signals(second.pid))
+    time.sleep(0.5)  # it may be waiting by then
     second.send_signal(signal.SIGINT)
-    assert second.wait(timeout=2) == 130
+    assert second.wait(PATIENCE) == 130
     assert third.poll() is None
     first.kill()
     _, errors = third.communicate(timeout=PATIENCE)
