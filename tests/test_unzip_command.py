@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trees import tree
+from waiting import takes_signals, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +217,7 @@ def test_an_interrupted_run_goes_on(shoal: Command, tmp_path: Path) -> None:
 def test_a_test_that_is_interrupted_does_not_promise_to_go_on(shoal: Command, tmp_path: Path) -> None:
     large(tmp_path / "in")
     process = shoal.start("unzip", "in/*.zip", "--test", "--limit-rate", "100kB")
-    time.sleep(1.5)
+    wait_until(lambda: takes_signals(process.pid))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 130
