@@ -213,7 +213,7 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
 #[test]
 fn what_auto_has_found_is_there_for_the_next_session_and_only_another_search_replaces_it() {
     let directory = tempfile::tempdir().unwrap();
-    let pages = pages(10_000, 1000);
+    let pages = pages(40_000, 1000); // on a busy machine, the search takes long
     let copy = |count: usize, out: &str, workers, stops: bool| {
         let dir = DirOptions { durability: Durability::None, ..DirOptions::default() };
         let sink = DirSink::new(&directory.path().join(out), dir).unwrap();
@@ -241,16 +241,16 @@ fn what_auto_has_found_is_there_for_the_next_session_and_only_another_search_rep
         assert!(outcome.report.run.balanced() && outcome.report.total.balanced(), "{:?}", outcome.report);
         (outcome, learnt().unwrap())
     };
-    let (outcome, learnt) = copy(10, "out", Workers::Auto, true);
+    let (outcome, learnt) = copy(40, "out", Workers::Auto, true);
     assert_eq!(outcome.error.map(|error| error.kind()), Some(Kind::Interrupted));
     assert_eq!(learnt.map(|found| found as usize), Some(outcome.report.workers), "also when it was interrupted");
-    let (outcome, _) = copy(10, "out", Workers::Auto, true);
+    let (outcome, _) = copy(40, "out", Workers::Auto, true);
     let began = outcome.report.concurrency.first().map(|step| step.workers);
     assert_eq!(began, learnt.map(|found| found as usize), "the next session begins with it");
-    let (outcome, kept) = copy(10, "out", Workers::Fixed(3), false);
+    let (outcome, kept) = copy(40, "out", Workers::Fixed(3), false);
     assert!(outcome.report.complete && outcome.report.run.written > 2_000, "{:?}", outcome.report);
     assert_eq!(kept, learnt, "a number that was asked for is not found");
-    let (outcome, kept) = copy(10, "out", Workers::Auto, false);
+    let (outcome, kept) = copy(40, "out", Workers::Auto, false);
     assert_eq!((outcome.report.run.written, kept), (0, learnt), "there was nothing to do");
     assert_eq!(copy(1, "few", Workers::Auto, false).1, None, "too little to find anything");
 }
