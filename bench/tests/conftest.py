@@ -137,7 +137,7 @@ class Contest:
         rows = []
         for key, trials in rates.items():
             kind = (kinds or {}).get(key, "shoal" if key.startswith("shoal") else "strategy")
-            row = Row(key, key, kind, "names", published=0.01 if kind == "strategy" else None)
+            row = Row(key, key, kind, published=0.01 if kind == "strategy" else None)
             row.trials = [Trial(at, 1000, 1000 / rate, 500 / rate, 1 << 20, 2) for at, rate in enumerate(trials, 1)]
             row.failed = None if trials else "it ended with code 7"
             rows.append(row)

@@ -27,20 +27,20 @@ COPY = importlib.import_module("shoal_bench.jobs.copy")
 
 def test_bench_copy_runs_contestants_in_turn_and_writes_json(shoal: Command, tmp_path: Path) -> None:
     done = shoal.run(
-        *("bench", "copy", "--only", "shoal,shoal-partition,shoal-off,shoal-1", "--count", "300", "--trials", "2"),
+        *("bench", "copy", "--only", "shoal,shoal-off,shoal-1", "--count", "300", "--trials", "2"),
         *("--dir", tmp_path / "there", "--results", tmp_path / "results.json"),
     )
     assert done.returncode == 0, done.stderr
     assert "every byte compared" in " ".join(done.stdout.split())
     turns = [line.partition(": ")[2] for line in done.stderr.splitlines()]
-    assert len(turns) == 12
-    assert turns[:4] == turns[4:8] == turns[8:], "in turn, after a round that does not count"
+    assert len(turns) == 9
+    assert turns[:3] == turns[3:6] == turns[6:], "in turn, after a round that does not count"
     assert list((tmp_path / "there").iterdir()) == [], "what was written is removed at the end"
 
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["schema"], results["job"], results["base"]) == (1, "copy", "shoal")
     rows = {row["key"]: row for row in results["rows"]}
-    assert set(rows) == {"shoal", "shoal-partition", "shoal-off", "shoal-1"}
+    assert set(rows) == {"shoal", "shoal-off", "shoal-1"}
     for row in rows.values():
         assert [trial["round"] for trial in row["trials"]] == [1, 2]
         assert all(trial["seconds"] > 0 and trial["cpu"] > 0 and trial["rss"] > 0 for trial in row["trials"])
@@ -56,10 +56,8 @@ def test_bench_copy_into_null_counts_every_byte(lab: Here) -> None:
 
 
 def test_bench_copy_durable_runs_the_default_durability(tmp_path: Path) -> None:
-    results = shoal_bench.run(
-        "copy", count=200, trials=1, durable=True, only=["shoal-batch", "shoal-batch-partition"], directory=tmp_path
-    )
-    assert all(row.trials for row in results.rows)
+    results = shoal_bench.run("copy", count=200, trials=1, durable=True, only=["shoal-batch"], directory=tmp_path)
+    assert results.row("shoal-batch").trials
     with pytest.raises(package.ConfigError, match="no program is left"):
         shoal_bench.run("copy", durable=True, only=["shoal"], directory=tmp_path)
 
@@ -203,15 +201,13 @@ def test_what_is_expected_is_what_the_service_serves(service: Service, tmp_path:
     served = service(synthetic="30:100")
     package.copy(served.url, tmp_path / "out")
     names = first_names(served.url, 30)
-    assert verify.fault(tmp_path / "out", names, 100, partitioned=False) is None
-    package.copy(served.url, tmp_path / "apart", layout="partition")
-    assert verify.fault(tmp_path / "apart", names, 100, partitioned=True) is None
+    assert verify.fault(tmp_path / "out", names, 100) is None
 
 
 def test_trials_are_compared_pair_by_pair() -> None:
     def row(key: str, seconds: list[float]) -> shoal_bench.Row:
         trials = [shoal_bench.Trial(number, 100, time, 0.1, 1) for number, time in enumerate(seconds, 1)]
-        return shoal_bench.Row(key, key, "peer", "names", trials=trials)
+        return shoal_bench.Row(key, key, "peer", trials=trials)
 
     rows = [row("a", [1, 2, 4]), row("b", [2, 4, 8])]
     nothing: Any = {}

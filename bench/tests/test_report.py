@@ -73,7 +73,7 @@ def test_no_string_of_a_result_becomes_markup(contest: Contest) -> None:
     results = contest({"shoal": [300, 310], HOSTILE: [1, 2]}, job=HOSTILE, machine={"processor": HOSTILE, HOSTILE: "1"})
     plain = Page(shoal_bench.report(contest({"shoal": [300, 310], "plain": [1, 2]}, job="plain", machine={"x": "1"})))
     for row in results.rows:
-        row.note = row.kind = row.layout = HOSTILE
+        row.note = row.kind = HOSTILE
     results.rows[1].failed = results.rows[1].missing = HOSTILE
     collection = shoal_bench.Collection([results], {HOSTILE: HOSTILE})
     text = shoal_bench.report(collection, title=HOSTILE)
@@ -348,7 +348,7 @@ def test_nothing_that_was_measured_becomes_markup_of_markdown(contest: Contest, 
     job = f"../../{signs}"
     results = contest(rates, job=job, machine={"processor": signs, signs: HOSTILE})
     for row in results.rows[1:]:
-        row.note = row.kind = row.layout = signs
+        row.note = row.kind = signs
     collection = shoal_bench.Collection([results, results], {signs: HOSTILE})
     text = shoal_bench.report(collection, path=tmp_path / "report.md", title=signs)
     found = Document(text)
@@ -420,7 +420,7 @@ def test_the_commands_write_markdown_where_the_name_says_so(shoal: Command, cont
 
 
 def test_what_has_no_meaning_in_markdown_is_left_as_it_is() -> None:
-    for plain in ("shoal copy --layout partition", "1.00 x", "-1", "100 threads, 50 at once", "1,639", "2.5"):
+    for plain in ("shoal copy --pipeline off", "1.00 x", "-1", "100 threads, 50 at once", "1,639", "2.5"):
         assert reports.escaped(plain) == plain
 
 

@@ -76,8 +76,8 @@ ROWS = {
 # Every row of the lab, in the order of turns: a row that is gone, or has another name, breaks results that people keep.
 KEYS = {
     "copy": """
-        shoal shoal-partition shoal-off shoal-1 shoal-batch shoal-batch-partition limit limit-partition curl aria2c
-        wget2 rclone obstore wrk synchronous session threads-10 threads-100 processes event-loop combo
+        shoal shoal-off shoal-1 shoal-batch limit curl aria2c wget2 rclone obstore wrk synchronous session threads-10
+        threads-100 processes event-loop combo
         shoal-urls shoal-urls-off shoal-urls-batch curl-urls aria2c-urls wget2-urls
     """,
     "save": """

@@ -4,27 +4,17 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::answers::Connection;
 use crate::outcome::Outcome;
 
-/// Objects a thread takes at once, and those of one directory in the layout `Partition`.
+/// Objects a thread takes at once.
 const RUN: usize = 100;
-
-/// How files lie, as in shoal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// All in one directory.
-    Names,
-    /// A directory for each 100.
-    Partition,
-}
 
 /// What to copy, and how.
 #[derive(Clone, Debug)]
@@ -33,8 +23,6 @@ pub struct Copy {
     pub address: SocketAddr,
     /// An empty directory; `None`: bodies are dropped.
     pub directory: Option<PathBuf>,
-    /// How files lie in it.
-    pub layout: Layout,
     /// Requests unanswered on one connection.
     pub depth: usize,
     /// Threads, each with one connection.
@@ -51,7 +39,7 @@ pub fn copy(job: &Copy) -> io::Result<Outcome> {
     let mut names = listing(job.address)?;
     names.truncate(job.limit.unwrap_or(usize::MAX));
     let root = match &job.directory {
-        Some(path) => Some(open_directory(CWD, path)?),
+        Some(path) => Some(open_directory(path)?),
         None => None,
     };
     let (next, began) = (AtomicUsize::new(0), Instant::now());
@@ -81,8 +69,8 @@ fn listing(address: SocketAddr) -> io::Result<Vec<String>> {
 
 fn fetch(job: &Copy, names: &[String], root: Option<&OwnedFd>, next: &AtomicUsize) -> io::Result<u64> {
     let mut connection = Connection::open(job.address)?;
-    let (mut run, mut own) = (names[..0].iter(), None);
-    let mut unanswered: VecDeque<(&str, Option<Rc<OwnedFd>>)> = VecDeque::new();
+    let mut run = names[..0].iter();
+    let mut unanswered: VecDeque<&str> = VecDeque::new();
     let mut bytes = 0;
     loop {
         // Half the depth at a time, so that requests leave in bunches; on to the next run before this one is answered.
@@ -92,21 +80,17 @@ fn fetch(job: &Copy, names: &[String], root: Option<&OwnedFd>, next: &AtomicUsiz
                     let from = next.fetch_add(RUN, Relaxed);
                     let Some(more) = names.get(from..names.len().min(from + RUN)) else { break };
                     run = more.iter();
-                    own = match (root, job.layout) {
-                        (Some(root), Layout::Partition) => Some(Rc::new(partition(root, from / RUN)?)),
-                        _ => None,
-                    };
                     continue;
                 };
                 connection.ask(&["/get/", name]);
-                unanswered.push_back((name, own.clone()));
+                unanswered.push_back(name);
             }
             connection.send()?;
         }
-        let Some((name, own)) = unanswered.pop_front() else { return Ok(bytes) };
+        let Some(name) = unanswered.pop_front() else { return Ok(bytes) };
         let body = connection.answer()?;
         bytes += body.len() as u64;
-        if let Some(directory) = own.as_deref().or(root) {
+        if let Some(directory) = root {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             let file = openat(directory, name, flags, Mode::from_raw_mode(0o666))?;
             rustix::io::write(&file, body)?;
@@ -114,23 +98,6 @@ fn fetch(job: &Copy, names: &[String], root: Option<&OwnedFd>, next: &AtomicUsiz
     }
 }
 
-/// DIR/00/0012/34 for the 1234th.
-fn partition(root: &OwnedFd, number: usize) -> io::Result<OwnedFd> {
-    let digits = format!("{number:08}");
-    let (rest, last) = digits.split_at(digits.len() - 2);
-    let (first, middle) = rest.split_at(rest.len() - 4);
-    let above = made(root, Path::new(first))?;
-    let above = made(&above, Path::new(middle))?;
-    made(&above, Path::new(last))
-}
-
-fn made(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
-    match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => open_directory(parent, name),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-fn open_directory(parent: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
-    Ok(openat(parent, name, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -9,7 +9,7 @@ mod read;
 mod scan;
 mod unzip;
 
-pub use copy::{Copy, Layout, copy};
+pub use copy::{Copy, copy};
 pub use outcome::Outcome;
 pub use read::{Read, read};
 pub use scan::{Scan, scan};

@@ -1,18 +1,16 @@
 //! `shoal-limits JOB …`: runs one bare loop and prints one line of JSON, as the lab's scripts do.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
-use shoal_limits::{Copy, Layout, Read, Scan, Unzip};
+use shoal_limits::{Copy, Read, Scan, Unzip};
 
 const HELP: &str = "\
 What a machine can do: bare loops without checks, journal or retries. Each prints one line of JSON.
 
   shoal-limits copy URL DIRECTORY   pipelined GET, a file for each answer; null: for DIRECTORY writes none
       --limit N         only the first N objects
-      --layout LAYOUT   names: all in one directory; partition: a directory for each 100
       --depth N         requests unanswered on one connection (64)
   shoal-limits read DIRECTORY       opens, reads and closes every file; the walk is not in the time
   shoal-limits records FILE         adds up a field of a flat file of 16-byte records
@@ -30,7 +28,6 @@ struct Given {
     places: Vec<PathBuf>,
     into: Option<PathBuf>,
     limit: Option<usize>,
-    layout: Layout,
     depth: usize,
     workers: usize,
 }
@@ -41,7 +38,6 @@ fn given() -> Result<Option<Given>, lexopt::Error> {
         places: Vec::new(),
         into: None,
         limit: None,
-        layout: Layout::Names,
         depth: 64,
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
@@ -53,21 +49,12 @@ fn given() -> Result<Option<Given>, lexopt::Error> {
             Arg::Long("limit") => given.limit = Some(parser.value()?.parse()?),
             Arg::Long("depth") => given.depth = parser.value()?.parse()?,
             Arg::Long("workers") => given.workers = parser.value()?.parse()?,
-            Arg::Long("layout") => given.layout = layout(parser.value()?)?,
             Arg::Value(value) if given.job.is_empty() => given.job = value.string()?,
             Arg::Value(value) => given.places.push(value.into()),
             _ => return Err(argument.unexpected()),
         }
     }
     Ok(Some(given))
-}
-
-fn layout(value: OsString) -> Result<Layout, lexopt::Error> {
-    value.parse_with(|value| match value {
-        "names" => Ok(Layout::Names),
-        "partition" => Ok(Layout::Partition),
-        _ => Err("not names or partition"),
-    })
 }
 
 /// The archives of a directory, by name.
@@ -94,8 +81,7 @@ fn run(given: &Given) -> Result<serde_json::Value, Failure> {
             let address = address.map_err(|_| format!("not http://, a numeric address and a port: {url}"))?;
             let directory = (directory.as_os_str() != "null:").then(|| directory.clone());
             workers = threads * given.depth;
-            let (layout, depth, limit) = (given.layout, given.depth, given.limit);
-            shoal_limits::copy(&Copy { address, directory, layout, depth, threads, limit })?
+            shoal_limits::copy(&Copy { address, directory, depth: given.depth, threads, limit: given.limit })?
         }
         ("read", [directory]) => shoal_limits::read(&Read { directory: directory.clone(), threads })?,
         ("records", [file]) => {

@@ -77,7 +77,7 @@ def run(
     contestants = chosen(settings) if contestants is None else contestants
     rows = {}
     for one in contestants:
-        known = (one.key, one.title, one.kind, one.layout, one.published, one.note, one.missing())
+        known = (one.key, one.title, one.kind, one.published, one.note, one.missing())
         rows[one.key] = Row(*known, may_fail=one.may_fail, python2=one.python2)
     able = [one for one in contestants if rows[one.key].missing is None]
     sizing.check(settings, able)

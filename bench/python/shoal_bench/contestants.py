@@ -24,7 +24,6 @@ LIMITS = "shoal-limits"
 BARE_LOOPS = str(Path(sysconfig.get_path("scripts")) / LIMITS)
 
 Kind = Literal["shoal", "strategy", "peer", "limit"]
-Layout = Literal["names", "partition"]
 Into = Literal["files", "null"]
 BOTH: tuple[Into, ...] = ("files", "null")
 
@@ -111,7 +110,6 @@ class Contestant:
         kind: shoal, a strategy of the studies, a program people use, or a limit of the machine.
         command: Makes the command line of a run; what it prepares is not timed.
         workers: Objects worked on at once, where that is fixed.
-        layout: How it lays out its files.
         share: Part of the objects that is about a second's work.
         published: The study's seconds for each object; with Python 3, where it has both.
         packages: Python packages that must be installed.
@@ -134,7 +132,6 @@ class Contestant:
     kind: Kind
     command: Command
     workers: int | None = None
-    layout: Layout = "names"
     share: float = 1.0
     published: float | None = None
     packages: tuple[str, ...] = ()

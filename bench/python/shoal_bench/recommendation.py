@@ -24,10 +24,6 @@ JAVA = "in Java, where its threads keep the contents"
 WHOLE = "which never looks at a record"
 # Rows that do something else than the rest of the job, and what.
 ASIDE: dict[str, dict[str, str]] = {
-    "copy": {
-        "shoal-partition": "if files may be in a directory for each part of the listing",
-        "shoal-batch-partition": "if files may be in a directory for each part of the listing",
-    },
     "save": {
         f"shoal-save-{form}{suffix}": TABLES for form in ("numpy", "arrow") for suffix in ("", "-batch")
     },

@@ -119,7 +119,6 @@ class Row:
         key: What `--only` names.
         title: What the table says.
         kind: "shoal", "strategy", "peer" or "limit".
-        layout: How its files lie.
         published: The study's seconds for each request, if it is one of its strategies; with Python 3, if it has both.
         note: What a reader must know.
         missing: Why it was not run.
@@ -132,7 +131,6 @@ class Row:
     key: str
     title: str
     kind: str
-    layout: str
     published: Number | None = None
     note: str = ""
     missing: str | None = None

@@ -29,32 +29,28 @@ def proof(name: str, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(os.fsencode(name)))
 
 
-def fault(directory: Path, names: Iterable[str], size: int, *, partitioned: bool) -> str | None:
+def fault(directory: Path, names: Iterable[str], size: int) -> str | None:
     """Returns what is wrong with the files below a directory; None: they are these made-up objects, byte for byte.
 
     Args:
         directory: Where they were written; `.shoal` in it is shoal's own.
         names: The objects that must be there, each once.
         size: Bytes of each.
-        partitioned: Names are below three directories of a layout.
     """
-    return difference(directory, names, lambda name: synthetic(name, size), partitioned=partitioned)
+    return difference(directory, names, lambda name: synthetic(name, size))
 
 
-def difference(
-    directory: Path, names: Iterable[str], content: Callable[[str], bytes], *, partitioned: bool = False
-) -> str | None:
+def difference(directory: Path, names: Iterable[str], content: Callable[[str], bytes]) -> str | None:
     """Returns how the files below a directory differ from what `content` makes for these names; None: not at all."""
     missing = set(names)
     for path in files(directory):
-        relative = os.path.relpath(path, directory)
-        name = relative.split(os.sep, 3)[-1] if partitioned else relative
+        name = os.path.relpath(path, directory)
         if name not in missing:
-            return f"{relative} should not be there"
+            return f"{name} should not be there"
         missing.remove(name)
         with open(path, "rb") as file:  # noqa: PTH123  # a hundred thousand times: Path costs as much as the read
             if file.read() != content(name):
-                return f"{relative} has the wrong bytes"
+                return f"{name} has the wrong bytes"
     return f"{len(missing)} objects are missing, {min(missing)} among them" if missing else None
 
 

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from shoal_bench.contestants import (
     Arena,
     Command,
     Contestant,
-    Layout,
     Task,
     Told,
     python,
@@ -53,42 +51,33 @@ BARE = "no checks, no journal, not resumable; the listing is not in its time"
 NONE = ("--durability", "none")
 
 
-def _shoal(key: str, what: str, *options: str, layout: Layout = "names", **about: Any) -> Contestant:
+def _shoal(key: str, what: str, *options: str, **about: Any) -> Contestant:
     def command(task: Task) -> list[str]:
         source = ["--urls", _names(task, "{name}\t{url}/get/{name}")] if task.hosts else [task.url]
-        first = [sys.executable, "-m", "shoal", "copy", *source, task.where, "--json", "--quiet"]
-        return [*first, *(["--layout", layout] if task.directory else []), *options]
+        return [sys.executable, "-m", "shoal", "copy", *source, task.where, "--json", "--quiet", *options]
 
     durability = "none" if "none" in options else "batch"  # which is the default
     title = f"{what} from {SERVER}, durability {durability}"
     durable: Any = "never" if durability == "none" else "only"
-    return Contestant(key, title, "shoal", command, layout=layout, durable=durable, told=WORKERS, **about)
+    return Contestant(key, title, "shoal", command, durable=durable, told=WORKERS, **about)
 
 
 def _ours() -> list[Contestant]:
-    apart = "shoal copy --layout partition"
     return [
         _shoal("shoal", "shoal copy", *NONE, into=BOTH, null_times=50),
-        _shoal("shoal-partition", apart, *NONE, layout="partition"),
         _shoal("shoal-off", "shoal copy --pipeline off", *NONE, "--pipeline", "off", into=BOTH),
         _shoal("shoal-1", "shoal copy --workers 1", *NONE, "--workers", "1", share=0.15, workers=1),
         _shoal("shoal-batch", "shoal copy"),
-        _shoal("shoal-batch-partition", apart, layout="partition"),
     ]
 
 
-def _limit(task: Task, layout: Layout) -> list[str]:
-    return [BARE_LOOPS, "copy", task.url, task.where, "--limit", str(task.count), "--layout", layout]
+def _limit() -> Contestant:
+    def command(task: Task) -> list[str]:
+        return [BARE_LOOPS, "copy", task.url, task.where, "--limit", str(task.count)]
 
-
-def _limits() -> list[Contestant]:
     about: dict[str, Any] = {"workers": len(os.sched_getaffinity(0)) * 64, "told": WORKERS, "programs": (LIMITS,)}
     about["note"] = BARE
-    title, apart = "bare loop: pipelined GET + create", "the same, a directory per 100"
-    return [
-        Contestant("limit", title, "limit", partial(_limit, layout="names"), into=BOTH, null_times=50, **about),
-        Contestant("limit-partition", apart, "limit", partial(_limit, layout="partition"), layout="partition", **about),
-    ]
+    return Contestant("limit", "bare loop: pipelined GET + create", "limit", command, into=BOTH, null_times=50, **about)
 
 
 # Key, title, script and its options, packages, share, the talk's seconds for an object. The share is about a second's
@@ -205,7 +194,7 @@ def _lists() -> list[Contestant]:
 
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
-    study = [*_ours(), *_limits(), *_peers(), *_strategies()]
+    study = [*_ours(), _limit(), *_peers(), *_strategies()]
     return [*(replace(one, cases=("",)) for one in study), *_lists()]
 
 
@@ -255,7 +244,7 @@ class Copying(Arena):
         if one.rate is not None:
             return None
         if task.directory:
-            return verify.fault(task.directory, task.names, int(self.size), partitioned=one.layout == "partition")
+            return verify.fault(task.directory, task.names, int(self.size))
         if measured.said.get("bytes", measured.said.get("written")) != task.count * self.size:
             return f"it did not see every byte: {json.dumps(measured.said)[:300]}"
         return None
