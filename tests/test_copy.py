@@ -186,22 +186,6 @@ def test_overwrite_always_replaces_a_file_that_shoal_did_not_write(service: Serv
     assert mine.read_bytes() == synthetic(3, 20)
 
 
-def test_with_a_directory_for_each_partition_every_byte_arrives_once(shoal: Command, service: Service) -> None:
-    url = service(synthetic="1234:50").url
-    done = shoal.run("copy", url, "out", "--layout", "partition", "--json")
-    assert done.returncode == 0, done.stderr
-    assert "one rename" in shoal.last_json(done)["publish"]
-    out = shoal.directory / "out"
-    files = {
-        path.relative_to(out).as_posix(): path.read_bytes()
-        for path in out.rglob("*")
-        if path.is_file() and ".shoal" not in path.parts
-    }
-    # A page of the service holds 1,000 names, a partition 100.
-    assert files == {f"00/0000/{number // 100:02}/object-{number:09}": synthetic(number, 50) for number in range(1234)}
-    assert list((out / ".shoal" / "tmp").iterdir()) == []
-
-
 def test_no_output_shows_a_name_raw(shoal: Command, service: Service) -> None:
     name = "x\x1b[31m\x7f\u202e"
     for directory, text in (("source", "theirs"), ("out", "mine")):

@@ -96,8 +96,8 @@ def test_a_journal_calls_a_source_what_it_has_always_called_it(wanted: str, here
 
 def test_a_journal_calls_options_what_it_has_always_called_them(here: Path) -> None:
     out = here / "out"
-    filters = {"include": '["*"]', "exclude": '["x*"]', "layout": "partition"}
-    _, options = recorded(here / "tree", out, out, include=["*"], exclude=["x*"], layout="partition")
+    filters = {"include": '["*"]', "exclude": '["x*"]', "layout": "names"}
+    _, options = recorded(here / "tree", out, out, include=["*"], exclude=["x*"])
     assert list(options.items()) == list(filters.items())
     _, options = recorded(here / "tree", f"parquet:{here}/rows", here / "rows")
     assert options == PLAIN | {"form": "parquet"}

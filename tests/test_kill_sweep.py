@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +56,6 @@ MOMENTS_MAX = [
     *[("pwrite64", n) for n in (1, 3, 8, 20, 40)],
     *[("fsync", n) for n in (1, 3, 6, 10)],
 ]
-# The same where each partition is a directory: made (after the private ones), filled, renamed, made durable.
-# Many partitions, so that some are in the journal and some are not.
-PARTITION_MOMENTS = [
-    *[("mkdirat", n) for n in (2, 4)],
-    *[("openat2", n) for n in (40, 400)],
-    *[("/^renameat2?$", n) for n in (1, 4)],
-    *[("syncfs", 2)],
-]
-PARTITION_MOMENTS_MAX = [
-    *[("mkdirat", n) for n in (2, 3, 6, 10)],
-    *[("openat2", n) for n in (40, 700, 1200)],
-    *[("/^renameat2?$", n) for n in (1, 6, 20)],
-    *[("syncfs", n) for n in (1, 2)],
-    *[("pwrite64", 20)],
-]
 # Of the kinds of jobs that have much before the run, or in other threads. An update puts each object in its place by a
 # rename.
 KIND_MOMENTS = [("syncfs", 2), ("pwrite64", 30), ("close", 60)]
@@ -93,18 +76,6 @@ def wanted(count: int) -> dict[str, bytes]:
     return {name: ((name + "\n").encode() * SIZE)[:SIZE] for name in names}
 
 
-def found_in_partitions(destination: Path) -> dict[str, bytes]:
-    """The same below the directories of partitions, each of which holds at most 100; no name twice."""
-    below = {Path(name): data for name, data in tree(destination).items()}
-    for path in below:
-        assert re.fullmatch(r"00/0000/[0-2][0-9]/object-\d{9}", path.as_posix()), path
-    sizes = Counter(path.parent for path in below)
-    assert max(sizes.values(), default=0) <= 100
-    files = {path.name: data for path, data in below.items()}
-    assert len(files) == len(below)
-    return files
-
-
 def last_json(text: str) -> dict[str, Any]:
     return dict(json.loads(text.strip().splitlines()[-1]))
 
@@ -120,43 +91,36 @@ def committed(destination: Path) -> int:
     return int(runs[-1]["written"]) if runs else 0
 
 
-def resume_and_check(url: str, destination: Path, count: int, layout: str = "names") -> None:
+def resume_and_check(url: str, destination: Path, count: int) -> None:
     before = committed(destination)
     again = subprocess.run(
-        [*SHOAL, "copy", url, str(destination), "--json", "--layout", layout],
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [*SHOAL, "copy", url, str(destination), "--json"], capture_output=True, text=True, timeout=60
     )
     assert again.returncode == 0, again.stderr
     report = last_json(again.stdout)
     assert report["written"] == count - before, "what is committed is not fetched again, and nothing is left out"
-    assert (tree if layout == "names" else found_in_partitions)(destination) == wanted(count)
+    assert tree(destination) == wanted(count)
     assert list((destination / ".shoal" / "tmp").iterdir()) == []
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (scripts/install_test_tools.sh)")
 @pytest.mark.parametrize(
-    ("call", "nth", "layout", "count"),
+    ("call", "nth", "count"),
     [
-        *[(*moment, "names", COUNT) for moment in MOMENTS],
-        *[(*moment, "partition", COUNT) for moment in PARTITION_MOMENTS],
-        *[pytest.param(*moment, "names", COUNT_MAX, marks=pytest.mark.slow) for moment in MOMENTS_MAX],
-        *[pytest.param(*moment, "partition", COUNT_MAX, marks=pytest.mark.slow) for moment in PARTITION_MOMENTS_MAX],
+        *[(*moment, COUNT) for moment in MOMENTS],
+        *[pytest.param(*moment, COUNT_MAX, marks=pytest.mark.slow) for moment in MOMENTS_MAX],
     ],
 )
-def test_killed_inside_the_nth_system_call_a_run_resumes(
-    tmp_path: Path, call: str, nth: int, layout: str, count: int
-) -> None:
+def test_killed_inside_the_nth_system_call_a_run_resumes(tmp_path: Path, call: str, nth: int, count: int) -> None:
     destination = tmp_path / "out"
     with serve(count) as server:
         inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
         inject += ["-e", f"inject={call}:signal=SIGKILL:when={nth}"]
         command = [*inject, *SHOAL, "copy", server.url, str(destination), "--workers", "8"]
-        command += ["--limit-rate", SLOWLY[count], "--layout", layout]
+        command += ["--limit-rate", SLOWLY[count]]
         run = subprocess.run(command, capture_output=True, timeout=60)
         assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
-        resume_and_check(server.url, destination, count, layout)
+        resume_and_check(server.url, destination, count)
 
 
 @pytest.mark.parametrize("kind", KINDS)

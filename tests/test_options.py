@@ -68,7 +68,7 @@ def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try
 def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
     own = {"order", "chunk_size"}
     of_a_destination = {
-        *("durability", "overwrite", "layout", "keep_times", "journal", "shard_size", "shard_age"),
+        *("durability", "overwrite", "keep_times", "journal", "shard_size", "shard_age"),
         "allow_different_listings",
     }
     assert (
@@ -143,7 +143,6 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
     for name, literal in (
         ("durability", _options.Durability),
         ("overwrite", _options.Overwrite),
-        ("layout", _options.Layout),
         ("backslashes", _options.Backslashes),
     ):
         flag = next(one for one in copy_command.params if one.name == name)
@@ -235,6 +234,26 @@ def test_what_is_not_a_size_is_refused(text: Any) -> None:
         _options.parse_size(text, "memory")
 
 
+def test_an_option_that_is_elsewhere_or_gone_is_refused_with_what_to_write_instead(
+    shoal: Command, tmp_path: Path
+) -> None:
+    functions: list[Any] = [package.copy, package.unzip, package.save]
+    for function in functions:
+        with pytest.raises(TypeError, match=r"'layout': .* use the destination \"parquet:DIR\""):
+            function("source", tmp_path / "out", layout="partition")
+    readers: list[Any] = [package.copy, package.read]
+    for function in readers:
+        with pytest.raises(TypeError, match=r"'list_path': .* shoal\.list_get\(…, list_path=…\)"):
+            function("source", list_path="/names")
+    for command in (("copy", "a.zip", "out"), ("unzip", "a.zip", "-d", "out")):
+        done = shoal.run(*command, "--layout", "names")
+        assert done.returncode == 2
+        assert "hint: to pack objects into few files" in done.stderr
+        assert "use the destination parquet:DIR" in done.stderr
+    assert not (shoal.directory / "out").exists()
+    assert not (tmp_path / "out").exists()
+
+
 WRONG: list[tuple[str, Any]] = [
     ("workers", 0),
     ("workers", 65_537),
@@ -244,7 +263,6 @@ WRONG: list[tuple[str, Any]] = [
     ("memory", "lots"),
     ("durability", "always"),
     ("overwrite", "sometimes"),
-    ("layout", "flat"),
     ("max_retries", -1),
     ("retry_timeout", 0),
     ("retry_timeout", float("nan")),

@@ -40,46 +40,21 @@ def sums(reports: list[dict[str, Any]]) -> dict[str, int]:
     return {name: sum(report[name] for report in reports) for name in COUNTS}
 
 
-def names_of_layout(out: Path, below: int) -> dict[str, bytes]:
-    """Files by their names, without the first directories of their paths."""
-    return {"/".join(path.split("/")[below:]): data for path, data in tree(out).items()}
-
-
-@pytest.mark.parametrize("layout", ["names", "partition"])
 @pytest.mark.parametrize("of", ["files", "service"])
 def test_the_parts_of_a_copy_hold_every_object_once_and_their_counts_add_up(
-    shoal: Command, service: Service, layout: str, of: str
+    shoal: Command, service: Service, of: str
 ) -> None:
     files = fill(shoal.directory / "src", 1_500)
     source = "src" if of == "files" else service(shoal.directory / "src", page_size=200).url
     whole = shoal.last_json(shoal.run("copy", source, "whole", "--json"))
     reports = []
     for index in range(4):
-        done = shoal.run("copy", source, "out", "--part", f"{index}/4", "--layout", layout, "--json")
+        done = shoal.run("copy", source, "out", "--part", f"{index}/4", "--json")
         assert done.returncode == 0, done.stderr
         reports.append(shoal.last_json(done))
     assert sums(reports) == {name: whole[name] for name in COUNTS}
     assert all(0 < report["listed"] < len(files) / 2 for report in reports)
-    found = tree(shoal.directory / "out")
-    if layout == "names":
-        assert found == files
-    else:
-        assert names_of_layout(shoal.directory / "out", 4) == files
-        assert {path.split("/")[0] for path in found} == {f"part-{index}" for index in range(4)}
-
-
-def test_objects_that_are_retried_later_are_below_their_part(shoal: Command) -> None:
-    files = fill(shoal.directory / "src", 40)
-    taken = shoal.directory / "out" / "part-0" / "00" / "0000" / "00"
-    taken.mkdir(parents=True)
-    (taken / "foreign").write_bytes(b"of another program")
-    arguments = ("copy", "src", "out", "--part", "0/1", "--layout", "partition")
-    assert shoal.run(*arguments).returncode == 1
-    assert shoal.run(*arguments).returncode == 0
-    found = tree(shoal.directory / "out")
-    assert found.pop("part-0/00/0000/00/foreign") == b"of another program"
-    assert all(path.startswith("part-0/retried/") for path in found)
-    assert {"/".join(path.split("/")[4:]): data for path, data in found.items()} == files
+    assert tree(shoal.directory / "out") == files
 
 
 def test_a_run_without_part_is_refused_where_parts_have_written_and_changes_nothing(shoal: Command) -> None:
@@ -123,7 +98,6 @@ def test_another_number_of_parts_source_or_filter_is_refused_with_the_difference
         ("src", ("--part", "1/3"), "parts: 2 -> 3"),
         ("other", ("--part", "1/2"), "other"),
         ("src", ("--part", "1/2", "--exclude", "*7"), "*7"),
-        ("src", ("--part", "1/2", "--layout", "partition"), "layout: names -> partition"),
         ("src", ("--part", "0/2", "--exclude", "*7", "--restart"), "*7"),
     ):
         for dry in ((), ("--dry-run",)):
@@ -145,6 +119,22 @@ def test_a_journal_of_another_job_is_not_taken_for_a_part(shoal: Command) -> Non
         refused = shoal.run(*command)
         assert refused.returncode == 3, refused.stderr
         assert "parts/0/journal.db" in refused.stderr
+
+
+def test_parts_that_wrote_numbered_directories_are_refused_with_what_to_do_instead(shoal: Command) -> None:
+    fill(shoal.directory / "src", 50)
+    assert shoal.run("copy", "src", "out", "--part", "0/2").returncode == 0
+    job = shoal.directory / "out" / ".shoal" / "parts" / "job"
+    job.write_text(job.read_text().replace('["layout","names"]', '["layout","partition"]'))
+    assert '"partition"' in job.read_text()
+    before = tree(shoal.directory / "out")
+    for more in ((), ("--dry-run",), ("--restart",)):
+        refused = shoal.run("copy", "src", "out", "--part", "1/2", *more)
+        assert refused.returncode == 3, (more, refused.stderr)
+        assert "numbered directories" in refused.stderr
+        assert '"parquet:DIR"' in refused.stderr
+    assert tree(shoal.directory / "out") == before
+    assert not (shoal.directory / "out" / ".shoal" / "parts" / "1").exists()
 
 
 def test_a_part_that_is_running_is_waited_for_and_not_done_twice(shoal: Command, service: Service) -> None:

@@ -91,55 +91,38 @@ def modes(root: Path) -> dict[str, int]:
     return found
 
 
-def home(out: Path, layout: str) -> Path:
-    """Where the objects of the first partition are."""
-    return out if layout == "names" else out / "00/0000/00"
-
-
-LAYOUTS = pytest.mark.parametrize("layout", ["names", "partition"])
-
-
-@LAYOUTS
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0])
-def test_a_copied_file_has_the_permissions_of_its_source_within_the_umask(
-    tmp_path: Path, layout: Any, size: int, mask: int
-) -> None:
+def test_a_copied_file_has_the_permissions_of_its_source_within_the_umask(tmp_path: Path, size: int, mask: int) -> None:
     tree = make(tmp_path / "tree", FILES, size)
     with umask(mask):
-        report = package.copy(tree, tmp_path / "out", layout=layout, on_error="record")
+        report = package.copy(tree, tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (len(FILES), 0)
-    assert modes(home(tmp_path / "out", layout)) == {name: mode & 0o777 & ~mask for name, mode in FILES.items()}
+    assert modes(tmp_path / "out") == {name: mode & 0o777 & ~mask for name, mode in FILES.items()}
 
 
-@LAYOUTS
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0])
 def test_a_copied_directory_has_the_permissions_of_its_source_and_is_open_to_its_owner(
-    tmp_path: Path, layout: Any, mask: int
+    tmp_path: Path, mask: int
 ) -> None:
     directories = {f"{name}/": mode for name, mode in DIRECTORIES.items()}
     tree = make(tmp_path / "tree", {f"{name}file": 0o644 for name in directories} | directories)
     with umask(mask):
-        report = package.copy(tree, tmp_path / "out", layout=layout, on_error="record")
-        above = [0o777 & ~mask] * 3
+        report = package.copy(tree, tmp_path / "out", on_error="record")
     assert (report.written, report.failed) == (len(DIRECTORIES), 0)
-    found = modes(home(tmp_path / "out", layout))
+    found = modes(tmp_path / "out")
     assert {name: found[name] for name in directories} == {
         name: (mode & 0o777 | 0o700) & ~mask for name, mode in directories.items()
     }
-    if layout == "partition":
-        outer = modes(tmp_path / "out")
-        assert [outer[name] for name in ("00/", "00/0000/", "00/0000/00/")] == above, "those are not the source's"
 
 
-@LAYOUTS
-def test_private_directories_are_private_where_only_a_file_far_below_brings_them(tmp_path: Path, layout: Any) -> None:
+def test_private_directories_are_private_where_only_a_file_far_below_brings_them(tmp_path: Path) -> None:
     wanted = {"a/": 0o700, "a/b/": 0o711, "a/b/c/": 0o750, "a/b/c/deep": 0o644}
     tree = make(tmp_path / "tree", wanted | {"a/left-out": 0o644})
     with umask(0o022):
-        report = package.copy(tree, tmp_path / "out", layout=layout, include="deep")
+        report = package.copy(tree, tmp_path / "out", include="deep")
     assert (report.written, report.skipped) == (1, 1)
-    assert modes(home(tmp_path / "out", layout)) == wanted
+    assert modes(tmp_path / "out") == wanted
 
 
 def test_a_directory_that_is_there_keeps_its_permissions(tmp_path: Path) -> None:
@@ -197,21 +180,16 @@ def test_a_list_of_paths_brings_the_permissions_of_their_directories(
             assert {path: found[prefix + path] for path in wanted} == wanted, name
 
 
-@LAYOUTS
 def test_what_is_tried_again_lies_in_directories_with_the_permissions_of_the_source(
-    shoal: Command, tmp_path: Path, layout: str
+    shoal: Command, tmp_path: Path
 ) -> None:
     tree = make(tmp_path / "tree", {"a/b/unreadable": 0o000, "a/b/": 0o750, "a/": 0o700})
-    first = run(shoal, "copy", tree, "out", "--layout", layout)
+    first = run(shoal, "copy", tree, "out")
     assert first.returncode == 1, first.stderr
     (tree / "a/b/unreadable").chmod(0o600)
-    again = run(shoal, "copy", tree, "out", "--layout", layout, "--retry-failed")
+    again = run(shoal, "copy", tree, "out", "--retry-failed")
     assert again.returncode == 0, again.stderr
-    out = tmp_path / "out"
-    (at,) = [out] if layout == "names" else out.glob("retried/*/*")
-    assert modes(at) == {"a/": 0o700, "a/b/": 0o750, "a/b/unreadable": 0o600}
-    if layout == "partition":
-        assert {modes(out)[f"{path.relative_to(out)}/"] for path in (at, at.parent)} == {0o755}
+    assert modes(tmp_path / "out") == {"a/": 0o700, "a/b/": 0o750, "a/b/unreadable": 0o600}
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -225,13 +203,12 @@ def test_a_file_that_its_owner_may_not_write_is_replaced(shoal: Command, tmp_pat
 
 
 @needs_strace
-@LAYOUTS
-def test_a_killed_run_of_files_that_may_not_be_written_resumes(shoal: Command, tmp_path: Path, layout: str) -> None:
+def test_a_killed_run_of_files_that_may_not_be_written_resumes(shoal: Command, tmp_path: Path) -> None:
     names = {f"a/{number}": 0o400 for number in range(150)}
     make(tmp_path / "tree", names)
     make(tmp_path / "tree", {"large": 0o400, "a/": 0o500}, LARGE)
     kill = strace("-e", "trace=write", "-e", "inject=write:signal=SIGKILL:when=100")
-    arguments = ("copy", "tree", "out", "--workers", "1", "--layout", layout)
+    arguments = ("copy", "tree", "out", "--workers", "1")
     killed = run(shoal, *arguments, before=kill)
     assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.stderr
     again = run(shoal, *arguments)
@@ -312,12 +289,9 @@ def make_tar_gz(directory: Path, entries: Mapping[str, tuple[int, bytes]]) -> st
 ARCHIVES = pytest.mark.parametrize("archive", [make_zip, make_tar, make_tar_gz])
 
 
-@LAYOUTS
 @ARCHIVES
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_entries_of_archives_have_their_permissions_within_the_umask(
-    tmp_path: Path, archive: Any, layout: Any, mask: int
-) -> None:
+def test_entries_of_archives_have_their_permissions_within_the_umask(tmp_path: Path, archive: Any, mask: int) -> None:
     entries = {f"{name}-{size}": (mode, b"x" * size) for name, mode in FILES.items() for size in (SMALL, LARGE)}
     entries |= {"none": (0, b"none"), "no-entry/file": (0o644, b"x")}
     # Directories behind what lies in them, one in front of it, one with nothing in it.
@@ -327,14 +301,14 @@ def test_entries_of_archives_have_their_permissions_within_the_umask(
     entries |= {"empty/": (0o700, b"")}
     source = archive(tmp_path, entries)
     with umask(mask):
-        report = package.copy(source, tmp_path / "out", layout=layout, on_error="record")
+        report = package.copy(source, tmp_path / "out", on_error="record")
     assert report.failed == 0, report.failures
     wanted = {name: (mode & 0o777 or 0o666) & ~mask for name, (mode, _) in entries.items()}
     for name in (name for name in wanted if name.endswith("/")):
         mode = entries[name][0]
         wanted[name] = (mode & 0o777 | 0o700 if mode else 0o777) & ~mask
     wanted |= {"no-entry/": 0o777 & ~mask, "a/b/": 0o777 & ~mask}
-    assert modes(home(tmp_path / "out", layout)) == wanted
+    assert modes(tmp_path / "out") == wanted
 
 
 @ARCHIVES
@@ -360,17 +334,16 @@ def test_a_directory_that_an_archive_holds_twice_has_what_both_entries_permit(tm
     assert modes(tmp_path / "out")["a/"] == 0o700
 
 
-@LAYOUTS
-def test_empty_directories_arrive_and_count_as_skipped(tmp_path: Path, layout: Any) -> None:
+def test_empty_directories_arrive_and_count_as_skipped(tmp_path: Path) -> None:
     empty = {"empty/": 0o755, "private/": 0o700, "a/b/c/": 0o750, "a/out.d/": 0o755}
     tree = make(tmp_path / "tree", empty | {"full/file": 0o644, "full/": 0o755, "a/": 0o755, "a/b/": 0o711})
-    report = package.copy(tree, tmp_path / "out", layout=layout, exclude=["**/*.d"], on_error="record")
+    report = package.copy(tree, tmp_path / "out", exclude=["**/*.d"], on_error="record")
     assert (report.listed, report.written, report.skipped, report.failed) == (5, 1, 4, 0)
     assert balanced(report)
     assert report.complete
     del empty["a/out.d/"]
     filled = {"full/": 0o755, "full/file": 0o644, "a/": 0o755, "a/b/": 0o711}
-    assert modes(home(tmp_path / "out", layout)) == empty | filled
+    assert modes(tmp_path / "out") == empty | filled
 
 
 def test_a_tree_of_nothing_but_directories_arrives(tmp_path: Path) -> None:

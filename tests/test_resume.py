@@ -61,15 +61,6 @@ def test_other_options_are_refused_with_the_difference_unless_all_is_listed_anew
     assert shoal.run("copy", url, "out", "--exclude", "*7", "--update").returncode == 0
 
 
-def test_another_layout_is_refused(shoal: Command, service: Service) -> None:
-    url = service(synthetic="300:10").url
-    assert shoal.run("copy", url, "out").returncode == 0
-    refused = shoal.run("copy", url, "out", "--layout", "partition")
-    assert refused.returncode == 3
-    assert "layout: names -> partition" in refused.stderr
-    assert not (shoal.directory / "out" / "00").exists()
-
-
 def test_another_source_is_another_run_and_never_replaces_what_is_there(shoal: Command, service: Service) -> None:
     assert shoal.run("copy", service(synthetic="100:10").url, "out").returncode == 0
     longer = shoal.run("copy", service(synthetic="150:20").url, "out", "--json")
@@ -139,25 +130,6 @@ def test_retry_failed_runs_the_failures_and_nothing_else(shoal: Command, tmp_pat
     server.stop()
     assert log.read_text().count("/get/") == 201
     assert log.read_text().count("/list") == 1
-
-
-def test_retried_failures_lie_apart_where_partitions_are_directories(shoal: Command, service: Service) -> None:
-    url = service(synthetic="300:20").url
-    out = shoal.directory / "out"
-    mine = out / "00" / "0000" / "01" / "mine"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("mine")
-    first = shoal.run("copy", url, "out", "--layout", "partition", "--json")
-    assert first.returncode == 1
-    report = shoal.last_json(first)
-    assert (report["written"], report["failed"]) == (200, 100), "a directory of somebody else's is not touched"
-    assert {failure["kind"] for failure in report["failures"]} == {"exists"}
-    second = shoal.run("copy", url, "out", "--layout", "partition", "--retry-failed", "--json")
-    assert second.returncode == 0, second.stderr
-    assert shoal.last_json(second)["total"]["written"] == 300
-    assert {path.name for path in (out / "retried").glob("??/??/*")} == {f"object-{n:09}" for n in range(100, 200)}
-    assert len(list(out.glob("00/0000/??/object-*"))) == 200
-    assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize("limit", [64, 80])

@@ -148,7 +148,7 @@ class Model:
         for host in self.world.hosts:
             host.delay = min(0.02, 1 / len(records)) if host.trouble == "slow" else 0
         self.template = chance.choice([TEMPLATES[0], *TEMPLATES])
-        self.sink = chance.choice(["names", "names", "partition", "parquet"])
+        self.sink = chance.choice(["directory", "directory", "parquet"])
         self.parts = chance.choice([1, 1, 1, 2, 3])
         self.fixed = [
             "--name",
@@ -159,7 +159,6 @@ class Model:
         ]
         if form == "txt":
             self.fixed = ["--name", self.template]
-        self.fixed += ["--layout", "partition"] if self.sink == "partition" else []
         self.fixed += ["--shard-size", "200kB"] if self.sink == "parquet" else []
         self.old: list[Wanted] = []
         self.kills = 0
@@ -345,7 +344,7 @@ class Model:
                 bodies = self.world.bodies(one)
                 there = [data for data in found[name] if data in bodies]
                 assert there, f"its bytes are others: {one}, {[data[:80] for data in found[name]]}"
-                if self.sink == "names":
+                if self.sink == "directory":
                     assert len(there) == len(found[name]) == 1
         twice = sum(len(ones) - 1 for ones in by_name.values())
         if not self.is_updated and not self.old:
@@ -367,7 +366,7 @@ class Model:
         assert self.kills or all(len(found[name]) <= len(ones) for name, ones in by_name.items())
 
     def found(self) -> defaultdict[str, list[bytes]]:
-        """All objects at the destination: some layouts hold several of one name."""
+        """All objects at the destination: Parquet files can hold several of one name."""
         found: defaultdict[str, list[bytes]] = defaultdict(list)
         if self.sink == "parquet":
             if list(self.out.glob("*.parquet")):
@@ -376,9 +375,8 @@ class Model:
                 for name, data in rows:
                     found[name].append(data)
             return found
-        below = 0 if self.sink == "names" else 3 + (self.parts > 1)
         for path, data in tree(self.out).items():
-            found["/".join(path.split("/")[below:])].append(data)
+            found[path].append(data)
         return found
 
     def check_requests(self) -> None:
@@ -416,7 +414,7 @@ def play(model: Model) -> None:
     model.check(codes, healed=True, is_relisted=is_changed)
     if is_changed:
         model.is_updated = True
-        codes = model.run("--restart" if model.sink == "partition" else "--update")
+        codes = model.run("--update")
         model.check(codes, healed=True)
     model.check_requests()
     assert model.run() == codes

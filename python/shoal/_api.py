@@ -20,7 +20,6 @@ from shoal._options import (
     SHARD_SIZE,
     WORKERS,
     Durability,
-    Layout,
     OnError,
     Overwrite,
     Part,
@@ -33,7 +32,7 @@ from shoal._options import (
     engine_options,
     hosts,
 )
-from shoal._sources import points_to_sources, source_options
+from shoal._sources import points_elsewhere, source_options
 from shoal._watch import Watch, shown
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def destination_text(destination: Path) -> str:
     return text
 
 
-@points_to_sources
+@points_elsewhere
 @on_clusters
 def copy(
     source: Source,
@@ -81,7 +80,6 @@ def copy(
     include: Patterns = (),
     exclude: Patterns = (),
     overwrite: Overwrite = "never",
-    layout: Layout = "names",
     keep_times: bool | None = None,
     shard_size: Size = SHARD_SIZE,
     shard_age: float = SHARD_AGE,
@@ -129,10 +127,6 @@ def copy(
             `include`.
         overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
             `"always"` replaces it.
-        layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
-            `out/00/0012/34/name`, with at most 100 files per directory, which is fastest. Objects that were retried
-            later are below `out/retried/`. Duplicate names are found only within a partition. The listing numbers the
-            partitions, so a directory can have only one job.
         keep_times: Set the modification time that the source has for a file, if it has one. By default for files and
             archives, not for a service. If the times of a service were kept, an update fetches only what has changed
             since.
@@ -145,7 +139,7 @@ def copy(
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
             `"update"` lists everything and copies what is new or differs. `"restart"` reads everything
-            again, compares all bytes and copies what differs. The last two accept other filters and another layout.
+            again, compares all bytes and copies what differs. The last two accept other filters.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
@@ -202,7 +196,6 @@ def copy(
         memory=memory,
         durability=durability,
         overwrite=overwrite,
-        layout=layout,
         keep_times=keep_times,
         shard_size=shard_size,
         shard_age=shard_age,

@@ -19,7 +19,6 @@ Pipeline = Literal["auto", "off"] | int
 Size = int | str
 Durability = Literal["none", "batch", "file"]
 Overwrite = Literal["never", "always"]
-Layout = Literal["names", "partition"]
 OnError = Literal["raise", "record", "stop"]
 Resume = Literal["auto", "failed", "relist", "update", "restart"]
 Order = Literal["any", "source"]
@@ -39,7 +38,6 @@ class Options(TypedDict):
     memory: int
     durability: Durability
     overwrite: Overwrite
-    layout: Layout
     keep_times: bool | None
     journal: Path | None
     max_retries: int
@@ -278,7 +276,6 @@ def engine_options(
     memory: Size,
     durability: Durability,
     overwrite: Overwrite,
-    layout: Layout,
     keep_times: bool | None,
     journal: Path | None,
     max_retries: int,
@@ -305,7 +302,6 @@ def engine_options(
     """
     one_of(durability, get_args(Durability), "durability")
     one_of(overwrite, get_args(Overwrite), "overwrite")
-    one_of(layout, get_args(Layout), "layout")
     one_of(on_error, get_args(OnError), "on_error")
     one_of(resume, get_args(Resume), "resume")
     return Options(
@@ -314,7 +310,6 @@ def engine_options(
         memory=or_environment(memory, "memory", parse_size),
         durability=durability,
         overwrite=overwrite,
-        layout=layout,
         keep_times=None if keep_times is None else bool(keep_times),
         journal=journal,
         max_retries=_at_least(max_retries, 0, "max_retries"),

@@ -23,11 +23,11 @@ from shoal._options import (
     read_options,
 )
 from shoal._source_types import Source
-from shoal._sources import points_to_sources, source_options
+from shoal._sources import points_elsewhere, source_options
 from shoal._watch import Watch, shown
 
 
-@points_to_sources
+@points_elsewhere
 def read(
     source: Source,
     *,
@@ -161,7 +161,6 @@ def reader(
         memory=memory,
         durability="none",
         overwrite="never",
-        layout="names",
         keep_times=False,
         shard_size=SHARD_SIZE,
         shard_age=SHARD_AGE,

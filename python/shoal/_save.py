@@ -19,7 +19,6 @@ from shoal._options import (
     WORKERS,
     Durability,
     EncodeOptions,
-    Layout,
     OnError,
     Overwrite,
     Path,
@@ -31,6 +30,7 @@ from shoal._options import (
     engine_options,
     one_of,
 )
+from shoal._sources import points_elsewhere
 from shoal._watch import Watch
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ UNUSED = (
 )
 
 
+@points_elsewhere
 def save(
     items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
     destination: Path,
@@ -61,7 +62,6 @@ def save(
     include: Patterns = (),
     exclude: Patterns = (),
     overwrite: Overwrite = "never",
-    layout: Layout = "names",
     shard_size: Size = SHARD_SIZE,
     shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
@@ -124,8 +124,6 @@ def save(
             `include`.
         overwrite: What to do with an existing file that this job did not write: `"never"` keeps it and records a
             failure, `"always"` replaces it.
-        layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
-            `out/00/0012/34/name`, with at most 100 files per directory; see `shoal.copy`.
         shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
         shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
@@ -172,7 +170,6 @@ def save(
         memory=memory,
         durability=durability,
         overwrite=overwrite,
-        layout=layout,
         shard_size=shard_size,
         shard_age=shard_age,
         journal=journal,

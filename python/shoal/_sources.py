@@ -6,6 +6,7 @@ Not here: what they return (`_source_types.py`), the checks that options of a ru
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, cast, get_args
@@ -393,23 +394,27 @@ def source_options(source: Source) -> SourceOptions:
 
 F = TypeVar("F", bound=Callable[..., object])
 
+# Options of sources, and where they are.
+OF_SOURCES = {
+    name: f"it is an option of the source, shoal.{describe}(…, {name}=…)"
+    for describe, of in reversed(
+        [("list_get", ListGetOptions), ("files", FilesOptions), ("archives", ArchiveOptions), ("urls", UrlsOptions)]
+    )
+    for name in of.__annotations__
+}
+# Options that functions with a destination had, and what to write instead.
+GONE = {"layout": 'to pack objects into few files, use the destination "parquet:DIR"'}
 
-def points_to_sources(function: F) -> F:
-    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, name the right function."""
+
+def points_elsewhere(function: F) -> F:
+    """Makes the TypeError for an option that is elsewhere, such as `copy(url, out, list_path=…)`, say where."""
+    own = inspect.signature(function).parameters
+    elsewhere = (OF_SOURCES if "source" in own else {}) | (GONE if "destination" in own else {})
 
     @functools.wraps(function)
     def call(*args: object, **options: object) -> object:
-        for describe, of in (
-            ("list_get", ListGetOptions),
-            ("files", FilesOptions),
-            ("archives", ArchiveOptions),
-            ("urls", UrlsOptions),
-        ):
-            for name in options.keys() & of.__annotations__.keys():
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword argument {name!r}: it is an option of the "
-                    f"source, shoal.{describe}(…, {name}=…)"
-                )
+        for name in options.keys() & elsewhere.keys() - own.keys():
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {elsewhere[name]}")
         return function(*args, **options)
 
     return cast("F", call)

@@ -18,7 +18,6 @@ from shoal._options import (
     WORKERS,
     Backslashes,
     Durability,
-    Layout,
     OnError,
     Overwrite,
     Part,
@@ -30,6 +29,7 @@ from shoal._options import (
     Workers,
 )
 from shoal._sources import archives as archives_of
+from shoal._sources import points_elsewhere
 
 if TYPE_CHECKING:
     from shoal._report import Report
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
 
 
+@points_elsewhere
 @on_clusters
 def unzip(
     archives: Path | Iterable[Path],
@@ -54,7 +55,6 @@ def unzip(
     include: Patterns = (),
     exclude: Patterns = (),
     overwrite: Overwrite = "never",
-    layout: Layout = "names",
     keep_times: bool = True,
     shard_size: Size = SHARD_SIZE,
     shard_age: float = SHARD_AGE,
@@ -111,8 +111,6 @@ def unzip(
             `include`.
         overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
             `"always"` replaces it.
-        layout: Paths of the files: `"names"` uses the names, `"partition"` the number of the partition, such as
-            `out/00/0012/34/name`, with at most 100 files per directory; see `shoal.copy`.
         keep_times: Set the modification time of the entry on files; not on directories.
         shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
         shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
@@ -123,7 +121,7 @@ def unzip(
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
             `"update"` lists everything and unpacks what is new or differs. `"restart"` reads everything
-            again, compares all bytes and unpacks what differs. The last two accept other filters and another layout.
+            again, compares all bytes and unpacks what differs. The last two accept other filters.
         dry_run: Unpack nothing and create nothing, not even the destination. The report has what would be unpacked.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts
@@ -195,7 +193,6 @@ def unzip(
         memory=memory,
         durability=durability,
         overwrite=overwrite,
-        layout=layout,
         keep_times=keep_times,
         shard_size=shard_size,
         shard_age=shard_age,

@@ -40,16 +40,15 @@ def threads(process: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("layout", ["names", "partition"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fetched_again(
-    shoal: Command, service: Service, tmp_path: Path, layout: str, nth: int
+    shoal: Command, service: Service, tmp_path: Path, nth: int
 ) -> None:
     wanted = make_source(tmp_path / "source")
     log, accesses = tmp_path / "strace", tmp_path / "accesses"
     server = service(tmp_path / "source", access_log=accesses)
     destination = tmp_path / "out"
-    command: list[str | Path] = ["copy", server.url, destination, "--limit-rate", RATE, "--layout", layout]
+    command: list[str | Path] = ["copy", server.url, destination, "--limit-rate", RATE]
 
     failed = shoal.under(*traced(log, f"syncfs:error=EIO:when={nth}")).run(*command, "--json")
 
@@ -62,16 +61,9 @@ def test_after_a_failed_barrier_nothing_is_synced_again_and_all_it_covered_is_fe
     assert injected(log) == 1
     done = committed(destination)
     assert (done > 0) == (nth > 1), "the failed barrier has committed nothing"
-    if layout == "names":
-        assert_no_entry_without_its_file(destination, wanted)
+    assert_no_entry_without_its_file(destination, wanted)
     before = len(settled(accesses))
-    if layout == "names":
-        assert_resumes(shoal, destination, wanted, *command)
-    else:
-        again = shoal.run(*command, "--json")
-        assert again.returncode == 0, again.stderr
-        found = [path for path in destination.rglob("*") if path.is_file() and ".shoal" not in path.parts]
-        assert sorted(path.read_bytes() for path in found) == sorted(wanted.values())
+    assert_resumes(shoal, destination, wanted, *command)
     server.stop()
     assert len(asked_for(accesses.read_text()[before:])) == len(wanted) - done, "all of the lost batch, and no more"
 

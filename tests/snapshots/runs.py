@@ -85,7 +85,6 @@ ENDS: dict[str, Case] = {
     "copy-name-taken": copy_name_taken,
     "copy-no-file-matches": "copy 'tree/*.jpg' null: --workers 2",
     "copy-odd-files": copy_odd_files,
-    "copy-partitions": "copy tree out --workers 2 --durability file --layout partition --verbose",
     "copy-retry-failed": copy_retry_failed,
     "copy-service-failures": copy_service_failures,
     "copy-stopped": copy_stopped,

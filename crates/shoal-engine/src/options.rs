@@ -125,26 +125,6 @@ impl Pass {
     }
 }
 
-/// Where objects lie in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Layout {
-    /// Under their own names.
-    #[default]
-    Names,
-    /// Under the number of their partition, at most 100 in a directory: faster, and no set of names too large for one.
-    Partition,
-}
-
-impl Layout {
-    /// The word a user types.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Layout::Names => "names",
-            Layout::Partition => "partition",
-        }
-    }
-}
-
 /// How a run goes about its work.
 #[derive(Clone, Debug)]
 pub struct TransferOptions {
@@ -158,8 +138,6 @@ pub struct TransferOptions {
     pub durability: Durability,
     /// What happens to files that shoal did not write.
     pub overwrite: Overwrite,
-    /// Where objects lie in a directory.
-    pub layout: Layout,
     /// Files get the time at which their source says they were last changed; by default those of files and archives.
     pub keep_times: Option<bool>,
     /// Where the journal lives; by default inside the destination.
@@ -196,7 +174,6 @@ impl Default for TransferOptions {
             memory: 256 << 20, // 256 MiB: a small container's worth, far above what tiny objects need
             durability: Durability::Batch,
             overwrite: Overwrite::Never,
-            layout: Layout::Names,
             keep_times: None,
             journal: None,
             max_retries: 10,                         // as object_store's RetryConfig

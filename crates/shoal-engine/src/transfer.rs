@@ -12,8 +12,8 @@ use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
 use crate::http::url::without_password;
-use crate::journal::{self, DESTINATION, Journal, Location, Membership, OpenOptions, PART, RunKey, Standing};
-use crate::options::{Durability, Layout, Pass, Resume, TransferOptions};
+use crate::journal::{self, DESTINATION, Journal, LAYOUT, Location, Membership, OpenOptions, PART, RunKey, Standing};
+use crate::options::{Durability, Pass, Resume, TransferOptions};
 use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
@@ -151,11 +151,6 @@ impl Transfer {
         if options.resume == Resume::Update && sink.journal_dir().is_none() {
             let why = "this destination stores nothing to compare with";
             return Err(Error::new(Kind::Config, why).hint("use a directory, or leave out `resume=\"update\"`"));
-        }
-        if options.resume == Resume::Update && options.layout == Layout::Partition {
-            let why = "files in numbered partition directories cannot be updated one by one";
-            return Err(Error::new(Kind::Config, why)
-                .hint("use `layout=\"names\"`, or copy everything again with `resume=\"restart\"`"));
         }
         if options.resume == Resume::Failed && matches!(location, Location::Memory) {
             let why = "there are no recorded failures to retry: this destination has no journal";
@@ -368,7 +363,7 @@ fn run_keys(
     bound.extend([
         ("include".to_owned(), globs(&options.include)),
         ("exclude".to_owned(), globs(&options.exclude)),
-        ("layout".to_owned(), options.layout.as_str().to_owned()),
+        (LAYOUT.to_owned(), "names".to_owned()),
     ]);
     if let Some(form) = sink.properties().form {
         bound.push(("form".to_owned(), form.to_owned()));

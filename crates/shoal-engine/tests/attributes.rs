@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shoal_engine::options::{Durability, Layout, Overwrite, Pass, Resume, Workers};
+use shoal_engine::options::{Durability, Overwrite, Pass, Resume, Workers};
 use shoal_engine::session::Twice;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
@@ -52,36 +52,33 @@ fn write(run: &mut Run, name: &str, meta: &ObjectMeta, pieces: bool) -> Result<(
 
 #[test]
 fn times_are_kept_where_that_is_asked_for_however_a_file_comes_to_be() {
-    for layout in [Layout::Names, Layout::Partition] {
-        for durability in [Durability::Batch, Durability::File] {
-            let temp = temp_dir();
-            let out = temp.path().join("out");
-            std::fs::create_dir_all(&out).unwrap();
-            std::fs::write(out.join("replaced"), b"mine").unwrap();
-            let options = DirOptions { layout, ..options(durability, Overwrite::Always) };
-            let start = Start { keep_times: true, ..Start::default() };
-            let mut run = Run::started(&out, options, &start, Mode::First).unwrap();
-            let home = if layout == Layout::Names { out.clone() } else { out.join("00/0000/00") };
-            let mut names = Vec::new();
-            for (at, when) in TIMES.into_iter().enumerate() {
-                let meta = ObjectMeta { last_modified: Some(time(when)), ..ObjectMeta::default() };
-                for (kind, pieces) in [("whole", false), ("pieces", true)] {
-                    let name = format!("d/{kind}-{at}");
-                    write(&mut run, &name, &meta, pieces).unwrap();
-                    names.push((name, when));
-                }
+    for durability in [Durability::Batch, Durability::File] {
+        let temp = temp_dir();
+        let out = temp.path().join("out");
+        std::fs::create_dir_all(&out).unwrap();
+        std::fs::write(out.join("replaced"), b"mine").unwrap();
+        let options = options(durability, Overwrite::Always);
+        let start = Start { keep_times: true, ..Start::default() };
+        let mut run = Run::started(&out, options, &start, Mode::First).unwrap();
+        let mut names = Vec::new();
+        for (at, when) in TIMES.into_iter().enumerate() {
+            let meta = ObjectMeta { last_modified: Some(time(when)), ..ObjectMeta::default() };
+            for (kind, pieces) in [("whole", false), ("pieces", true)] {
+                let name = format!("d/{kind}-{at}");
+                write(&mut run, &name, &meta, pieces).unwrap();
+                names.push((name, when));
             }
-            let meta = ObjectMeta { last_modified: Some(time(TIMES[2])), ..ObjectMeta::default() };
-            write(&mut run, "replaced", &meta, false).unwrap();
-            names.push(("replaced".into(), TIMES[2]));
-            write(&mut run, "unknown", &ObjectMeta::default(), false).unwrap();
-            run.commit().unwrap();
-            for (name, when) in names {
-                assert_eq!(modified(&home.join(&name)), when, "{name}, {layout:?}, {durability:?}");
-            }
-            let unknown = modified(&home.join("unknown")).0;
-            assert!(SystemTime::now().duration_since(time((unknown, 0))).unwrap() < Duration::from_secs(600));
         }
+        let meta = ObjectMeta { last_modified: Some(time(TIMES[2])), ..ObjectMeta::default() };
+        write(&mut run, "replaced", &meta, false).unwrap();
+        names.push(("replaced".into(), TIMES[2]));
+        write(&mut run, "unknown", &ObjectMeta::default(), false).unwrap();
+        run.commit().unwrap();
+        for (name, when) in names {
+            assert_eq!(modified(&out.join(&name)), when, "{name}, {durability:?}");
+        }
+        let unknown = modified(&out.join("unknown")).0;
+        assert!(SystemTime::now().duration_since(time((unknown, 0))).unwrap() < Duration::from_secs(600));
     }
 }
 
@@ -172,24 +169,22 @@ fn copied_files_stay_programs_and_keep_their_times() {
 }
 
 #[test]
-fn empty_directories_are_made_in_every_layout_and_survive_a_second_run() {
-    for (layout, home) in [(Layout::Names, ""), (Layout::Partition, "00/0000/00")] {
-        for durability in [Durability::Batch, Durability::File] {
-            let temp = temp_dir();
-            let out = temp.path().join("out");
-            let options = DirOptions { layout, ..options(durability, Overwrite::Never) };
-            let mut run = Run::with(&out, options, &[], Mode::First).unwrap();
-            for name in ["empty", "a/b/c", "a/b", "empty"] {
-                run.writer.directory(&Name::parse(name.as_bytes()).unwrap().into()).unwrap();
-            }
-            let sealed = run.seal();
-            assert_eq!((sealed.objects, sealed.bytes), (0, 0));
-            assert_eq!(run.sink.flush(vec![sealed], Flush::Last).unwrap().durable, [0]);
-            for name in ["empty", "a/b/c"] {
-                assert!(out.join(home).join(name).is_dir(), "{name}, {layout:?}, {durability:?}");
-            }
-            assert_eq!(temporary(&out), 0);
+fn empty_directories_are_made_at_every_durability() {
+    for durability in [Durability::Batch, Durability::File] {
+        let temp = temp_dir();
+        let out = temp.path().join("out");
+        let options = options(durability, Overwrite::Never);
+        let mut run = Run::with(&out, options, &[], Mode::First).unwrap();
+        for name in ["empty", "a/b/c", "a/b", "empty"] {
+            run.writer.directory(&Name::parse(name.as_bytes()).unwrap().into()).unwrap();
         }
+        let sealed = run.seal();
+        assert_eq!((sealed.objects, sealed.bytes), (0, 0));
+        assert_eq!(run.sink.flush(vec![sealed], Flush::Last).unwrap().durable, [0]);
+        for name in ["empty", "a/b/c"] {
+            assert!(out.join(name).is_dir(), "{name}, {durability:?}");
+        }
+        assert_eq!(temporary(&out), 0);
     }
 }
 

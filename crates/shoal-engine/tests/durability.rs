@@ -5,8 +5,7 @@ mod support;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use shoal_engine::options::{Durability, Layout, Overwrite};
-use shoal_engine::sink::dir::DirOptions;
+use shoal_engine::options::{Durability, Overwrite};
 use shoal_engine::sink::{DurabilityScope, Flush, Mode, Sink, Start};
 use shoal_engine::{Kind, Name, ObjectMeta, Payload};
 use support::*;
@@ -25,11 +24,6 @@ fn traced(test: &str, out: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(&log).unwrap();
     let call = |line: &str| line.split_once(' ').map(|(_, call)| call.trim_start().to_owned());
     text.lines().filter(|line| line.contains(here)).filter_map(call).collect()
-}
-
-fn whole(durability: Durability, path: &Path) -> Run {
-    let options = DirOptions { layout: Layout::Partition, ..options(durability, Overwrite::Never) };
-    Run::with(path, options, &[], Mode::First).unwrap()
 }
 
 /// How far a run's barrier reaches.
@@ -78,64 +72,6 @@ fn a_small_object_costs_one_open_one_write_one_close_and_a_batch_one_syncfs() {
     let opened = calls.iter().position(|line| line.starts_with("open") && line.contains(&format!(") = {fd}<")));
     assert!(opened.expect("opened by path") < first(&calls, "openat2(", "flat-0"));
     assert_eq!(count(&calls[..first(&calls, "syncfs(", "")], &format!("close({fd}<"), ""), 0);
-}
-
-#[test]
-#[ignore = "needs strace"]
-fn with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_one_rename() {
-    if let Some(path) = as_child() {
-        let mut run = whole(Durability::Batch, &path);
-        for _ in 0..3 {
-            for at in 0..50 {
-                run.put(&format!("flat-{at}"), b"bytes").unwrap();
-            }
-            let sealed = run.seal();
-            run.sink.flush(vec![sealed], Flush::Due).unwrap();
-        }
-        return;
-    }
-    let temp = temp_dir();
-    let name = "with_a_directory_for_each_partition_an_object_costs_no_more_and_a_partition_one_rename";
-    let calls = traced(name, &temp.path().join("out"));
-    for call in ["openat2(", "write(", "close("] {
-        assert_eq!(count(&calls, call, "flat-"), 150, "{call}");
-    }
-    assert_eq!(calls.iter().filter(|line| line.contains("flat-")).count(), 450, "{}", calls.join("\n"));
-    assert_eq!(count(&calls, "mkdirat(", ".dir\""), 3);
-    assert_eq!(count(&calls, "rename", ".dir\""), 3);
-    assert_eq!(count(&calls, "syncfs(", ""), 3);
-    // Everything else for a partition: look, open, close; the two directories above only for the first of a hundred.
-    let second = &calls[first(&calls, "mkdirat(", ".dir\"") + 1..];
-    let second = &second[first(second, "syncfs(", "") + 1..];
-    let second = &second[..first(second, "syncfs(", "")];
-    let others = second.iter().filter(|line| !line.contains("flat-")).count();
-    assert!(others <= 10, "{others} calls\n{}", second.join("\n"));
-    assert!(first(second, "rename", "") > first(second, "close(", "flat-49"), "published when it is whole");
-}
-
-#[test]
-#[ignore = "needs strace"]
-fn file_durability_syncs_a_partitions_directories_before_it_is_published_and_those_above_after() {
-    if let Some(path) = as_child() {
-        let mut run = whole(Durability::File, &path);
-        run.put("flat", b"bytes").unwrap();
-        run.put("d/e/deep", b"bytes").unwrap();
-        run.stream("pieces", b"bytes").unwrap();
-        run.commit().unwrap();
-        return;
-    }
-    let temp = temp_dir();
-    let out = temp.path().join("out");
-    let name = "file_durability_syncs_a_partitions_directories_before_it_is_published_and_those_above_after";
-    let calls = traced(name, &out);
-    let renamed = first(&calls, "rename", ".dir\"");
-    for path in ["/flat>", "/d/e/deep>", "/pieces>", ".dir>", ".dir/d>", ".dir/d/e>"] {
-        assert_eq!(count(&calls[..renamed], "fsync(", path), 1, "{path}\n{}", calls.join("\n"));
-    }
-    for path in ["/out>", "/out/00>", "/out/00/0000>"] {
-        assert_eq!(count(&calls[renamed..], "fsync(", path), 1, "{path}\n{}", calls.join("\n"));
-    }
-    assert_eq!(count(&calls, "syncfs(", ""), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use shoal_engine::options::{Layout, TransferOptions, Workers};
+use shoal_engine::options::{TransferOptions, Workers};
 use shoal_engine::session::{Interval, LEASE, Lease, Twice, local_clock};
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::memory::MemorySink;
@@ -215,13 +215,4 @@ fn a_joined_process_writes_only_while_the_run_holds_its_lease() {
     lease.grant(began, began + LEASE, began, local_clock());
     assert_eq!(waiting.join().unwrap(), Put::Written);
     assert!(directory.path().join("late").exists());
-}
-
-#[test]
-fn a_directory_for_each_partition_cannot_be_joined() {
-    let directory = tempfile::tempdir().unwrap();
-    let options = DirOptions { layout: Layout::Partition, ..DirOptions::default() };
-    let joined = Joined { sessions: Vec::new(), began: 0, file_mode: 0o644, births: true, folds: false, part: None };
-    let refused = DirSink::join(directory.path(), options, joined).err().unwrap();
-    assert_eq!(refused.kind(), Kind::Config);
 }

@@ -28,6 +28,13 @@ fn options() -> TransferOptions {
     TransferOptions { workers: Workers::Fixed(1), durability: Durability::None, ..TransferOptions::default() }
 }
 
+/// What binds a run with these options, but for the layout.
+fn key_of(source: &MemorySource, layout: &str) -> RunKey {
+    let options = [("include", "[]"), ("exclude", "[]"), ("layout", layout)];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    RunKey { source: source.identity(), options, secrets: Vec::new() }
+}
+
 fn retry() -> TransferOptions {
     TransferOptions { resume: Resume::Failed, ..options() }
 }
@@ -209,13 +216,7 @@ fn a_later_try_that_is_an_hour_ahead_because_the_clock_was_set_back_is_due_at_on
     let out = temp.path().join("out");
     let pages = [objects(&["a", "x"])];
     let source = MemorySource::new(pages.to_vec(), 2);
-    let key = RunKey {
-        source: source.identity(),
-        options: [("include", "[]"), ("exclude", "[]"), ("layout", "names")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
-        secrets: Vec::new(),
-    };
+    let key = key_of(&source, "names");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let x = Failed {
         locator: b"x".as_slice().into(),
@@ -248,4 +249,32 @@ fn a_later_try_that_is_an_hour_ahead_because_the_clock_was_set_back_is_due_at_on
     }));
     assert_eq!((resumed.total.written, resumed.total.unfinished, resumed.complete), (2, 0, true), "{resumed:?}");
     assert!(out.join("x").exists());
+}
+
+#[test]
+fn a_run_that_wrote_numbered_directories_is_refused_however_it_is_resumed() {
+    let temp = temp_dir();
+    let out = temp.path().join("out");
+    std::fs::create_dir_all(out.join("00/0000/00")).unwrap();
+    std::fs::write(out.join("00/0000/00/a"), b"bytes of a").unwrap();
+    let source = MemorySource::new(vec![objects(&["a", "b"])], 1);
+    let location = Location::Directory(out.clone());
+    drop(Journal::open(&location, &key_of(&source, "partition"), &OpenOptions::default()).unwrap());
+    let database = out.join(".shoal/journal.db");
+    let stored = |database| -> String {
+        let connection = rusqlite::Connection::open(database).unwrap();
+        connection.query_row("SELECT options FROM run", [], |row| row.get(0)).unwrap()
+    };
+    let recorded = r#"[["include","[]"],["exclude","[]"],["layout","partition"]]"#;
+    assert_eq!(stored(&database), recorded, "as earlier versions have written it");
+    for resume in [Resume::Auto, Resume::Failed, Resume::Relist, Resume::Update, Resume::Restart] {
+        for dry_run in [false, true] {
+            let outcome = copy(source.clone(), &out, TransferOptions { resume, dry_run, ..options() });
+            let error = outcome.error.unwrap();
+            assert_eq!(error.kind(), Kind::JournalMismatch, "{resume:?}, {dry_run}: {error}");
+            assert!(error.advice().unwrap().contains("\"parquet:DIR\""), "{error}");
+        }
+    }
+    assert_eq!(names(&out), ["00/0000/00/a"]);
+    assert_eq!(stored(&database), recorded);
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shoal_engine::options::{Durability, Layout, Overwrite};
+use shoal_engine::options::{Durability, Overwrite};
 use shoal_engine::session::{Interval, Twice};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::{Mode, Put, Sink, Start};
@@ -424,59 +424,6 @@ fn without_birth_times_no_file_is_taken_for_the_run_s_own() {
         drop(always);
         unmount(&out);
     });
-}
-
-#[test]
-fn a_directory_of_a_partition_is_replaced_only_if_every_file_in_it_may_be() {
-    type Change = fn(&Path);
-    let nothing: Change = |_| {};
-    let append_one: Change = |path| append(&path.join("d/b"));
-    let add_one: Change = |path| std::fs::write(path.join("d/mine"), b"mine").unwrap();
-    let link: Change = |path| std::os::unix::fs::symlink("a", path.join("link")).unwrap();
-    let save: Change = |path| {
-        std::fs::write(path.join("saved"), b"1").unwrap();
-        std::fs::rename(path.join("saved"), path.join("a")).unwrap();
-    };
-    let empty: Change = |path| std::fs::create_dir(path.join("empty")).unwrap();
-    for (what, change, replaced) in [
-        ("as it was", nothing, true),
-        ("an empty directory more", empty, true),
-        ("one file changed", append_one, false),
-        ("one file more", add_one, false),
-        ("a link more", link, false),
-        ("one file replaced by another", save, false),
-    ] {
-        let temp = temp_dir();
-        let whole = |overwrite| DirOptions { layout: Layout::Partition, ..options(Durability::Batch, overwrite) };
-        let mut first = Run::with(temp.path(), whole(Overwrite::Never), &[], Mode::First).unwrap();
-        first.put("a", b"1").unwrap();
-        first.put("d/b", b"1").unwrap();
-        first.commit().unwrap();
-        let first = first.cut_off();
-        tick();
-        change(&temp.path().join("00/0000/00"));
-        let before = files(temp.path());
-        for mode in [Mode::First, Mode::Redo] {
-            let mut second = Run::with(temp.path(), whole(Overwrite::Never), &[first], mode).unwrap();
-            match (second.put("a", b"second"), replaced) {
-                (Ok(Put::Written), true) => {}
-                (Err(error), false) => {
-                    assert_eq!(error.kind(), Kind::Exists, "{what}: {error}");
-                    let hint = error.advice().unwrap();
-                    assert!(hint.contains("`resume=\"failed\"`") && hint.contains("`overwrite=\"always\"`"), "{hint}");
-                }
-                (result, _) => panic!("{what}: {result:?}"),
-            }
-            if !replaced || mode == Mode::Redo {
-                second.commit().unwrap();
-            }
-        }
-        match replaced {
-            true => assert_eq!(names(temp.path()), ["00/0000/00/a"], "{what}"),
-            false => assert_eq!(files(temp.path()), before, "{what}"),
-        }
-        assert_eq!(temporary(temp.path()), 0);
-    }
 }
 
 #[test]

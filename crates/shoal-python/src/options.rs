@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use shoal_engine::options::{Durability, Layout, Overwrite, Resume, Workers};
+use shoal_engine::options::{Durability, Overwrite, Resume, Workers};
 use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
 use shoal_engine::source::files::FilesOptions;
 use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
@@ -47,7 +47,6 @@ from_items! {
         memory: u64,
         durability: String,
         overwrite: String,
-        layout: String,
         keep_times: Option<bool>,
         journal: Option<PathBuf>,
         max_retries: u32,
@@ -227,10 +226,6 @@ impl Options {
                 .into_iter()
                 .find(|choice| choice.as_str() == self.overwrite)
                 .ok_or_else(|| unknown("overwrite", &self.overwrite))?,
-            layout: [Layout::Names, Layout::Partition]
-                .into_iter()
-                .find(|choice| choice.as_str() == self.layout)
-                .ok_or_else(|| unknown("layout", &self.layout))?,
             keep_times: self.keep_times,
             journal: self.journal.clone(),
             max_retries: self.max_retries,
@@ -313,7 +308,6 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         memory,
         durability,
         overwrite,
-        layout,
         keep_times,
         journal,
         max_retries,
@@ -337,7 +331,6 @@ pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     all.set_item("memory", memory)?;
     all.set_item("durability", durability.as_str())?;
     all.set_item("overwrite", overwrite.as_str())?;
-    all.set_item("layout", layout.as_str())?;
     all.set_item("keep_times", keep_times)?;
     all.set_item("journal", journal)?;
     all.set_item("max_retries", max_retries)?;

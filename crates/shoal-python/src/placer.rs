@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use shoal_engine::fs::neighbour::lower_priority;
-use shoal_engine::options::{Durability, Layout, Overwrite};
+use shoal_engine::options::{Durability, Overwrite};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::{Mode, PartitionWriter, Put, Sink, Writer};
@@ -161,7 +161,6 @@ impl Placer {
                 .into_iter()
                 .find(|choice| choice.as_str() == overwrite)
                 .ok_or_else(|| unknown("overwrite", overwrite))?,
-            layout: Layout::Names,
             part: None,
         };
         let (path, joined) = from_place(place)?;

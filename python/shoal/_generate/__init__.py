@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 UNUSED = (
     "dry_run",
     "allow_different_listings",
-    "layout",
     "keep_times",
     "shard_size",
     "shard_age",

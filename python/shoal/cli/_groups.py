@@ -23,7 +23,7 @@ ARCHIVES = "Archives"
 GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, URLS, ARCHIVES)
 FIRST_COLUMN = 30  # characters: the longest flag with its value
 
-# Flags of other programs, and what to type here.
+# Flags of other programs, or of this one in the past, and what to type here.
 _WORKERS = "use --workers"
 _DIRECTORIES = "directories are always copied with their contents"
 _ARCHIVE = "permissions and modification times are kept without a flag; links and owners are not"
@@ -40,6 +40,7 @@ ELSEWHERE = {
     "--again": "use --update to list the source again, or --restart to start over",
     "--delete": "shoal deletes nothing at the destination; rsync can",
     "--bwlimit": "use --limit-rate",
+    "--layout": "to pack objects into few files, of about --shard-size bytes, use the destination parquet:DIR",
     "-u": "use --update",
     "-o": "pass the destination as the last argument",
 }

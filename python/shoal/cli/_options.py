@@ -174,11 +174,6 @@ _GROUPS: dict[str, dict[str, dict[str, Any]]] = {
                 is_flag=True,
                 negatable=True,
             ),
-            _option(
-                "layout",
-                "Keep names, or number directories (faster).",
-                type=click.Choice(get_args(_options.Layout)),
-            ),
             _option("shard_size", "Bytes of a file of parquet:DIR.", metavar="SIZE"),
             _option("shard_age", "Finish such a file after this long.", type=float, metavar="SECONDS"),
             _option(

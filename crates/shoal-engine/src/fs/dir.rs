@@ -117,11 +117,6 @@ impl Dir {
         }
     }
 
-    /// Creates a directory. `EEXIST` if the name is taken.
-    pub(crate) fn make_new(&self, component: &[u8], access: Access) -> Result<()> {
-        rustix::fs::mkdirat(&self.0, component, access.directory())
-    }
-
     /// Creates a file. `EEXIST` if the name is taken.
     pub(crate) fn create(&self, name: &[u8], access: Access) -> Result<OwnedFd> {
         self.enter(name, NEW_FILE, access.file())
@@ -189,20 +184,9 @@ impl Dir {
         moved.map(|()| false)
     }
 
-    /// Moves a file to a name and replaces what had it. A link there is replaced, not followed. A directory can only replace
-    /// nothing or an empty directory: `ENOTEMPTY`, `EEXIST` or `ENOTDIR` otherwise.
+    /// Moves a file to a name and replaces what had it. A link there is replaced, not followed.
     pub(crate) fn rename_over(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
         rustix::fs::renameat(&self.0, from, &to.0, name)
-    }
-
-    /// Exchanges two names, atomically.
-    pub(crate) fn exchange(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
-        rustix::fs::renameat_with(&self.0, from, &to.0, name, RenameFlags::EXCHANGE)
-    }
-
-    /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, name: &[u8]) -> Result<()> {
-        rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)
     }
 
     /// Removes a file.

@@ -169,8 +169,8 @@ impl FsError {
                     None => String::new(),
                 };
                 let why = format!("its directory is full, though {} bytes{inodes} are free", free.bytes);
-                let hint = "too many names in one directory fill its index: copy to another destination with \
-                layout=\"partition\", which uses many directories";
+                let hint = "too many names in one directory fill its index: to pack objects into few files, use the \
+                destination \"parquet:DIR\"";
                 return (why, Some(hint.into()));
             }
             _ => format!("no space left, though {} bytes seem free{needed}", free.bytes),

@@ -49,7 +49,7 @@ pub use crate::report::Settled;
 pub use commit::{Commit, Credited, Done, Due, Durable, Failed, Fold, Retried, Withdrawn};
 pub use failures::{Failures, Fate};
 pub use journal::Journal;
-pub use options::{DESTINATION, Location, Machine, OpenOptions, PART, RunKey};
+pub use options::{DESTINATION, LAYOUT, Location, Machine, OpenOptions, PART, RunKey};
 pub use parts::{Difference, Membership, PartStatus, Parts, difference, parts};
 pub use rows::Sample;
 pub use session::Ending;

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
 use super::error::JournalError;
 use super::files::Files;
 use super::journal::Journal;
-use super::options::{DESTINATION, Location, OpenOptions, RunKey};
+use super::options::{DESTINATION, LAYOUT, Location, OpenOptions, RunKey};
 use super::parts;
 use super::rate::Rate;
 use super::rows::{Entry, Fault, Header, Progress};
@@ -205,6 +205,7 @@ impl Journal {
         let is_it =
             |header: &Header| header.source == key.source && destination(&header.options) == destination(&key.options);
         let Some(header) = headers.into_iter().find(is_it) else { return Ok(None) };
+        refuse_directories(&header.options).map_err(|error| self.explain(error.into()))?;
         let differences = differences(&header.options, &key.options).join(", ");
         let refused = |why: String, hint| Err(self.explain(Error::new(Kind::JournalMismatch, why).hint(hint).into()));
         if !differences.is_empty() && options.resume.pass().is_none() {
@@ -403,6 +404,17 @@ impl Tally {
     }
 }
 
+/// Refuses a run that wrote a numbered directory for each partition, as earlier versions could.
+pub(super) fn refuse_directories(options: &[(String, String)]) -> Result<()> {
+    if options.iter().all(|(name, value)| name != LAYOUT || value != "partition") {
+        return Ok(());
+    }
+    let why = "its run was started with layout \"partition\" (numbered directories), which shoal no longer has";
+    let hint = "to pack objects into few files, use the destination \"parquet:DIR\"; to store each as a file, use another \
+        directory";
+    Err(Error::new(Kind::JournalMismatch, why).hint(hint))
+}
+
 /// How two sets of options differ, as `name: old -> new`.
 pub(super) fn differences(old: &[(String, String)], new: &[(String, String)]) -> Vec<String> {
     fn value<'o>(options: &'o [(String, String)], name: &str) -> Option<&'o str> {
@@ -431,10 +443,10 @@ mod tests {
         let options = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
         };
-        let old = options(&[("layout", "names"), ("cut", "100"), ("include", "*.jpg")]);
-        let new = options(&[("cut", "100"), ("layout", "partition"), ("exclude", "*.png")]);
-        let expected = ["layout: names -> partition", "include: *.jpg -> (not set)", "exclude: (not set) -> *.png"];
+        let old = options(&[("form", "file"), ("cut", "100"), ("include", "*.jpg")]);
+        let new = options(&[("cut", "100"), ("form", "table"), ("exclude", "*.png")]);
+        let expected = ["form: file -> table", "include: *.jpg -> (not set)", "exclude: (not set) -> *.png"];
         assert_eq!(differences(&old, &new), expected);
-        assert!(differences(&old, &options(&[("include", "*.jpg"), ("cut", "100"), ("layout", "names")])).is_empty());
+        assert!(differences(&old, &options(&[("include", "*.jpg"), ("cut", "100"), ("form", "file")])).is_empty());
     }
 }

@@ -43,6 +43,8 @@ pub struct Machine {
 
 /// The option of [`RunKey::options`] with the destination of a run, if its journal is elsewhere.
 pub const DESTINATION: &str = "destination";
+/// The option of [`RunKey::options`] that says how files are named. Once, `partition` was an alternative to `names`.
+pub const LAYOUT: &str = "layout";
 /// The option of [`RunKey::options`] with the part of a job, if the run is one.
 pub const PART: &str = "part";
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::files::Files;
-use super::open::differences;
+use super::open::{differences, refuse_directories};
 use super::options::{PART, RunKey};
 use super::status::{self, RunStatus, Status};
 use crate::display::{count as shown, escape};
@@ -79,6 +79,7 @@ fn check(destination: &Path, private: &PrivateDir, part: Part, key: &RunKey) -> 
     let shown = escape(destination.as_os_str().as_bytes());
     let new = Job::new(part, key);
     if let Some(old) = Job::read(private)? {
+        refuse_directories(&old.options).map_err(|error| error.on(&shown))?;
         let differences = old.differences(&new);
         if differences.is_empty() {
             return Ok(true);

@@ -201,25 +201,25 @@ fn other_options_are_refused_with_the_difference() {
     drop(journal);
     let place = Location::Directory(dir.path().to_owned());
     let mut other = run_key();
-    other.options[0].1 = "partition\x1b[31m".to_owned();
+    other.options[1].1 = "50\x1b[31m".to_owned();
     let error = refused(Journal::open(&place, &other, &OpenOptions::default()));
     assert_eq!(error.kind(), Kind::JournalMismatch);
-    assert!(error.line().ends_with("other options: layout: names -> partition\\x1b[31m"), "{error}");
+    assert!(error.line().ends_with("other options: cut: 100 -> 50\\x1b[31m"), "{error}");
     assert!(error.advice().unwrap().contains("`resume=\"update\"`"), "{error}");
 
     let force = OpenOptions { resume: Resume::Update, ..OpenOptions::default() };
     let (journal, resume) = Journal::open(&place, &other, &force).unwrap();
     assert_eq!((resume.done.len(), resume.mark), (0, MARK_ALL), "it was done under other options");
-    assert!(resume.notes[0].contains("layout: names -> partition"), "{:?}", resume.notes);
+    assert!(resume.notes[0].contains("cut: 100 -> 50"), "{:?}", resume.notes);
     drop(journal);
     let (_journal, resume) = Journal::open(&place, &other, &OpenOptions::default()).unwrap();
     assert!(resume.notes.is_empty(), "the new options are the run's own now");
     drop(_journal);
 
     let mut long = other;
-    long.options[0].1 = "x".repeat(300);
+    long.options[1].1 = "x".repeat(300);
     drop(Journal::open(&place, &long, &force).unwrap());
-    long.options[0].1.replace_range(299.., "y");
+    long.options[1].1.replace_range(299.., "y");
     let error = refused(Journal::open(&place, &long, &OpenOptions::default()));
     assert!(error.line().ends_with("(they differ further on)"), "{error}");
 }

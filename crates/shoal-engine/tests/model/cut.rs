@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shoal_engine::error::{Error, Result};
-use shoal_engine::options::{Durability, Layout};
+use shoal_engine::options::Durability;
 use shoal_engine::sink::{
     DurabilityScope, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState,
     Start, Started, Wake, Writer,
@@ -39,7 +39,6 @@ pub struct Plan {
     /// The one that is cut off takes effect all the same.
     pub after: bool,
     pub durability: Durability,
-    pub layout: Layout,
     /// The part of a job that the session works on.
     pub part: Option<Part>,
     pub seed: u64,
@@ -171,19 +170,12 @@ impl Cutter {
         let mut state = self.state.lock().unwrap();
         state.taken.entry(seq).or_default().push(name.as_bytes().to_vec());
         if put == Put::Written {
-            state.since.push(self.destination.join(self.place(seq, name)));
+            state.since.push(self.path(name));
         }
     }
 
-    fn place(&self, seq: u64, name: &ObjectKey) -> String {
-        let name = std::str::from_utf8(name.as_bytes()).unwrap();
-        match self.plan.layout {
-            Layout::Names => name.to_owned(),
-            Layout::Partition => {
-                let part = self.plan.part.map_or(String::new(), |part| format!("part-{}/", part.index()));
-                format!("{part}{:02}/{:04}/{:02}/{name}", seq / 1_000_000, seq / 100 % 10_000, seq % 100)
-            }
-        }
+    fn path(&self, name: &ObjectKey) -> PathBuf {
+        self.destination.join(std::str::from_utf8(name.as_bytes()).unwrap())
     }
 }
 
@@ -308,9 +300,7 @@ struct CuttingPartition {
 
 impl PartitionWriter for CuttingPartition {
     fn put(&mut self, index: u32, name: &ObjectKey, meta: &ObjectMeta, payload: &mut Payload<'_>) -> Result<Put> {
-        let names = self.cutter.plan.layout == Layout::Names;
-        let path = names.then(|| self.cutter.destination.join(self.cutter.place(0, name)));
-        let put = self.cutter.run(path, || self.inner.put(index, name, meta, payload))?;
+        let put = self.cutter.run(Some(self.cutter.path(name)), || self.inner.put(index, name, meta, payload))?;
         self.cutter.took(self.seq, name, put);
         Ok(put)
     }

@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shoal_engine::journal;
-use shoal_engine::options::{Durability, Layout, Pass, Resume};
+use shoal_engine::options::{Durability, Pass, Resume};
 use shoal_engine::transfer::Outcome;
 
 use clock::SECOND;
@@ -96,10 +96,9 @@ impl World {
 
     /// A session, and what must hold after it.
     fn go_on(&mut self, job: usize, how: How, asked: Resume) -> Result<Outcome, String> {
-        let asked = match (asked, self.layout) {
-            (Resume::Update, Layout::Partition) => Resume::Restart,
-            (Resume::Update, _) if self.is_update_under_way(job) => Resume::Auto,
-            (asked, _) => asked,
+        let asked = match asked {
+            Resume::Update if self.is_update_under_way(job) => Resume::Auto,
+            asked => asked,
         };
         let plan = self.plan(job, how);
         let outcome = self.session(job, plan, asked)?;

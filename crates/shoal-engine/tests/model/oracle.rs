@@ -2,11 +2,11 @@
 //! that one may have failed. How could this report success and be wrong?
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use shoal_engine::Name;
 use shoal_engine::journal::{Fate, status};
-use shoal_engine::options::{Layout, Overwrite};
+use shoal_engine::options::Overwrite;
 use shoal_engine::source::memory::Answer;
 use shoal_engine::transfer::Outcome;
 
@@ -14,18 +14,7 @@ use super::origin::{Object, Of, fate};
 use super::tree::{self, Found};
 use super::world::{Whose, World};
 
-struct Destination {
-    files: BTreeMap<PathBuf, Found>,
-    /// The paths of each name.
-    names: HashMap<Vec<u8>, Vec<PathBuf>>,
-}
-
-impl Destination {
-    fn bytes(&self, name: &str) -> Vec<&[u8]> {
-        let paths = self.names.get(name.as_bytes()).into_iter().flatten();
-        paths.map(|path| &self.files[path].bytes[..]).collect()
-    }
-}
+type Files = BTreeMap<PathBuf, Found>;
 
 /// Checks a session that ended without an error.
 pub fn check(world: &World, job: usize, outcome: &Outcome) -> Result<(), String> {
@@ -53,12 +42,7 @@ pub fn check(world: &World, job: usize, outcome: &Outcome) -> Result<(), String>
     if report.total.listed < listed.len() as u64 {
         return Err(format!("{} objects are listed, {} are counted", listed.len(), report.total.listed));
     }
-    let files = tree::all(&world.out);
-    let mut names: HashMap<_, Vec<PathBuf>> = HashMap::new();
-    for path in files.keys() {
-        names.entry(tree::name_of(path, world.layout)).or_default().push(path.clone());
-    }
-    let there = Destination { files, names };
+    let there = tree::all(&world.out);
     let mut objects: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
     for object in listed {
         objects.entry(&object.name).or_default().push(object);
@@ -91,7 +75,7 @@ fn failures(world: &World, job: usize) -> Result<HashMap<Vec<u8>, Vec<String>>, 
 fn check_name(
     world: &World,
     job: usize,
-    there: &Destination,
+    there: &Files,
     name: &str,
     objects: &[&Object],
     failed: &[String],
@@ -107,20 +91,18 @@ fn check_name(
             return Err(format!("it failed with {kind}, without a reason: {found}, wanted {objects:?}"));
         }
     }
-    let bytes = there.bytes(name);
+    let bytes = there.get(Path::new(name)).map(|found| &found.bytes);
     let ever = &state.origin.ever[name];
     let replaced = world.overwrite == Overwrite::Always && state.origin.may_repeat();
     // Without times, an empty file may be what a kill has left of any object: another one of its name replaces it.
-    let may_be_torn = |object: &Object| object.bytes.is_empty() && !state.origin.is_timed() && !bytes.is_empty();
+    let may_be_torn = |object: &Object| object.bytes.is_empty() && !state.origin.is_timed() && bytes.is_some();
     let lacking: BTreeSet<u32> = match state.origin.may_repeat() && !replaced {
-        true => {
-            objects.iter().filter(|o| !bytes.contains(&&o.bytes[..]) && !may_be_torn(o)).map(|o| o.number).collect()
-        }
-        false if objects.iter().any(|object| bytes.contains(&&object.bytes[..])) => BTreeSet::new(),
+        true => objects.iter().filter(|o| bytes != Some(&o.bytes) && !may_be_torn(o)).map(|o| o.number).collect(),
+        false if objects.iter().any(|object| bytes == Some(&object.bytes)) => BTreeSet::new(),
         // Nothing older may be left by an update, but where it could not be told whose a file is.
         false if state.fresh && !world.is_unclear() => [0].into(),
         // A newer version of an object that was committed before is not looked for.
-        false if bytes.iter().any(|bytes| ever.contains(*bytes)) => BTreeSet::new(),
+        false if bytes.is_some_and(|bytes| ever.contains(bytes)) => BTreeSet::new(),
         false => [0].into(),
     };
     if lacking.len() > failed.len() && !is_renamed(world, job) && !state.excused.contains(name.as_bytes()) {
@@ -130,10 +112,10 @@ fn check_name(
     Ok(())
 }
 
-/// The files of a name and who has made them, for an error.
-fn found(world: &World, there: &Destination, name: &str) -> String {
-    let paths = there.names.get(name.as_bytes()).into_iter().flatten();
-    format!("{:?}", paths.map(|path| (path, &there.files[path], world.whose.get(path))).collect::<Vec<_>>())
+/// The file of a name and what has made it, for an error.
+fn found(world: &World, there: &Files, name: &str) -> String {
+    let path = Path::new(name);
+    format!("{:?}", there.get(path).map(|found| (found, world.whose.get(path))))
 }
 
 /// An entry that is tried again after its archive is gone fails under the name of the archive.
@@ -143,7 +125,7 @@ fn is_renamed(world: &World, job: usize) -> bool {
 
 fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind: &str, beyond: bool) -> bool {
     let state = &world.jobs[job];
-    let touched = world.touched.contains(&(job, name.as_bytes().to_vec())) || world.layout == Layout::Partition;
+    let touched = world.touched.contains(&(job, name.as_bytes().to_vec()));
     let unclear = world.is_unclear();
     let several = state.origin.may_repeat() && state.origin.ever[name].len() > 1;
     match kind {
@@ -165,16 +147,16 @@ fn is_justified(world: &World, job: usize, name: &str, objects: &[&Object], kind
 }
 
 /// Each file that the run has made is a whole object.
-fn check_files(world: &World, job: usize, there: &Destination, listed: &HashSet<&str>) -> Result<(), String> {
+fn check_files(world: &World, job: usize, there: &Files, listed: &HashSet<&str>) -> Result<(), String> {
     let origin = &world.jobs[job].origin;
-    for (path, found) in &there.files {
-        let name = String::from_utf8(tree::name_of(path, world.layout)).unwrap();
+    for (path, found) in there {
+        let name = path.to_str().unwrap();
         if world.whose.get(path) != Some(&Whose::Run(job)) {
             continue;
         }
-        match origin.ever.get(&name) {
+        match origin.ever.get(name) {
             None => return Err(format!("{path:?} was never listed")),
-            Some(ever) if listed.contains(&*name) && !ever.contains(&found.bytes) && world.layout == Layout::Names => {
+            Some(ever) if listed.contains(name) && !ever.contains(&found.bytes) => {
                 return Err(format!("{path:?} is no object: {found:?}"));
             }
             Some(_) => {}

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::scope;
 
 use shoal_engine::journal::{self, Machine};
-use shoal_engine::options::{Durability, Layout, Resume};
+use shoal_engine::options::{Durability, Resume};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Counts, Kind, Part, TransferOptions};
@@ -24,7 +24,6 @@ use super::{number, tree};
 struct Job {
     origin: Origin,
     out: PathBuf,
-    layout: Layout,
     durability: Durability,
 }
 
@@ -38,8 +37,8 @@ struct State {
 
 impl Job {
     fn transfer(&self, out: &Path, part: Option<Part>, resume: Resume) -> (Transfer, TransferOptions) {
-        let (layout, durability) = (self.layout, self.durability);
-        let options = TransferOptions { layout, durability, part, resume, ..TransferOptions::default() };
+        let durability = self.durability;
+        let options = TransferOptions { durability, part, resume, ..TransferOptions::default() };
         let dir = DirOptions { durability: pretended(durability), ..DirOptions::of(&options) };
         let sink = Arc::new(DirSink::new(out, dir).unwrap());
         (Transfer::new(self.origin.build(), sink, options.clone()), options)
@@ -55,7 +54,6 @@ impl Job {
             operations: random.u64(0..most),
             after: random.bool(),
             durability: self.durability,
-            layout: self.layout,
             part: Some(part),
             seed,
         };
@@ -111,17 +109,11 @@ impl Job {
         }
         all
     }
+}
 
-    /// What is at a destination: each name with its contents.
-    fn there(&self, out: &Path) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
-        let name = |path: &Path| match path.strip_prefix(path.components().next().unwrap()) {
-            Ok(below) if path.starts_with("part-0") || path.to_str().unwrap().starts_with("part-") => {
-                tree::name_of(below, self.layout)
-            }
-            _ => tree::name_of(path, self.layout),
-        };
-        tree::all(out).into_iter().map(|(path, found)| (name(&path), found.bytes)).collect()
-    }
+/// What is at a destination: each name with its contents.
+fn there(out: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
+    tree::all(out).into_iter().map(|(path, found)| (path, found.bytes)).collect()
 }
 
 fn sum<'o>(outcomes: impl IntoIterator<Item = &'o Outcome>) -> Counts {
@@ -153,10 +145,8 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
     ];
     let of = kinds[random.usize(0..kinds.len())];
     let origin = Origin::new(of, "memory:parts", directory.join("source"), &mut random);
-    // In numbered directories, which objects share a name depends on how they are cut.
-    let layout = if !origin.may_repeat() && random.bool() { Layout::Partition } else { Layout::Names };
     let durability = [Durability::None, Durability::Batch, Durability::File][random.usize(0..3)];
-    let job = Job { origin, out: directory.join("parts"), layout, durability };
+    let job = Job { origin, out: directory.join("parts"), durability };
     let count = random.u32(1..6);
     let mut states: Vec<State> =
         (0..count).map(|index| State { part: Part::new(index, count).unwrap(), boot: 0 }).collect();
@@ -176,7 +166,7 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
             }
         }
     }
-    let what = format!("{of:?}, {layout:?}, {durability:?}, {count} parts, uninterrupted: {uninterrupted}");
+    let what = format!("{of:?}, {durability:?}, {count} parts, uninterrupted: {uninterrupted}");
     let mut all = job.finish(&mut states, &mut random).map_err(|why| format!("{what}: {why}"))?;
     let plain = directory.join("plain");
     let mut one = whole(job.transfer(&plain, None, Resume::Auto).0);
@@ -195,13 +185,13 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
 }
 
 fn compare(job: &Job, plain: &Path, parts: Counts, one: Counts, exact: bool) -> Result<(), String> {
-    let (mine, theirs) = (job.there(&job.out), job.there(plain));
+    let (mine, theirs) = (there(&job.out), there(plain));
     if parts.listed != one.listed || parts.unfinished > 0 || !parts.balanced() {
         return Err(format!("the parts count {parts:?}, one run {one:?}"));
     }
     if job.origin.may_repeat() {
         // Which of several objects of one name stays depends on the order.
-        let name = |(name, _): &(Vec<u8>, Vec<u8>)| name.clone();
+        let name = |(name, _): &(PathBuf, Vec<u8>)| name.clone();
         let (mine, theirs): (Vec<_>, Vec<_>) = (mine.iter().map(name).collect(), theirs.iter().map(name).collect());
         return if mine == theirs { Ok(()) } else { Err(format!("names differ:\n{mine:?}\n{theirs:?}")) };
     }
@@ -213,8 +203,8 @@ fn compare(job: &Job, plain: &Path, parts: Counts, one: Counts, exact: bool) -> 
     if counted(parts) != counted(one) {
         return Err(format!("the parts count {parts:?}, one run {one:?}"));
     }
-    let shown = |all: &BTreeSet<(Vec<u8>, Vec<u8>)>| -> BTreeMap<String, usize> {
-        all.iter().map(|(name, bytes)| (name.escape_ascii().to_string(), bytes.len())).collect()
+    let shown = |all: &BTreeSet<(PathBuf, Vec<u8>)>| -> BTreeMap<PathBuf, usize> {
+        all.iter().map(|(name, bytes)| (name.clone(), bytes.len())).collect()
     };
     let (lost, more): (BTreeSet<_>, BTreeSet<_>) =
         (theirs.difference(&mine).cloned().collect(), mine.difference(&theirs).cloned().collect());

@@ -5,8 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use shoal_engine::options::Layout;
-
 /// A file, and what shows that it was touched. Of what is no file, only that it is there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Found {
@@ -50,14 +48,5 @@ fn below(out: &Path, directory: &Path, found: &mut BTreeMap<PathBuf, Found>) {
         };
         let modified = (facts.mtime(), facts.mtime_nsec());
         found.insert(path, Found { bytes, inode: facts.ino(), mode: facts.mode(), modified });
-    }
-}
-
-/// The name of the object that a path is for.
-pub fn name_of(path: &Path, layout: Layout) -> Vec<u8> {
-    let text = path.to_str().unwrap();
-    match layout {
-        Layout::Names => text.as_bytes().to_vec(),
-        Layout::Partition => text.splitn(4, '/').nth(3).unwrap_or(text).as_bytes().to_vec(),
     }
 }

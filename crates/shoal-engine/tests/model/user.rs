@@ -1,10 +1,9 @@
 //! What a user does to files of the destination between sessions.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-
-use shoal_engine::options::Layout;
 
 use super::tree;
 use super::world::{Whose, World};
@@ -26,11 +25,7 @@ impl World {
     fn a_place(&mut self) -> Option<PathBuf> {
         let objects = &self.jobs[0].origin.objects;
         let names: Vec<&str> = objects.iter().map(|o| o.name.as_str()).filter(|name| !name.contains("..")).collect();
-        let name = *names.get(self.random.usize(0..names.len().max(1)))?;
-        Some(match self.layout {
-            Layout::Names => name.into(),
-            Layout::Partition => format!("00/0000/{:02}/{name}", self.random.u32(0..10)).into(),
-        })
+        names.get(self.random.usize(0..names.len().max(1))).map(PathBuf::from)
     }
 
     fn a_file(&mut self) -> Option<(PathBuf, tree::Found)> {
@@ -40,7 +35,7 @@ impl World {
     }
 
     fn bytes(&mut self, path: &Path) -> Vec<u8> {
-        let name = tree::name_of(path, self.layout);
+        let name = path.as_os_str().as_bytes();
         let same = self.jobs[0].origin.objects.iter().find(|o| o.name.as_bytes() == name).map(|o| o.bytes.clone());
         match (self.random.u32(0..5), same) {
             (0, Some(same)) => same, // by chance the very object

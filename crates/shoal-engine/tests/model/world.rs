@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use shoal_engine::journal::Machine;
-use shoal_engine::options::{Durability, Layout, Overwrite, Resume};
+use shoal_engine::options::{Durability, Overwrite, Resume};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, TransferOptions};
@@ -52,7 +53,6 @@ pub struct World {
     pub out: PathBuf,
     pub random: fastrand::Rng,
     pub clock: Clock,
-    pub layout: Layout,
     pub overwrite: Overwrite,
     pub jobs: Vec<Job>,
     pub whose: BTreeMap<PathBuf, Whose>,
@@ -85,7 +85,6 @@ impl World {
     pub fn new(seed: u64, directory: &Path) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
         let slow = random.u32(0..50) == 0;
-        let layout = if random.u32(0..4) == 0 { Layout::Partition } else { Layout::Names };
         let overwrite = if random.u32(0..4) == 0 { Overwrite::Always } else { Overwrite::Never };
         let mut jobs = Vec::new();
         let timed = random.u32(0..3) > 0;
@@ -117,13 +116,11 @@ impl World {
             });
         }
         let clock = Clock::new(directory, if slow { 2 * SECOND } else { 1 });
-        let log =
-            vec![format!("{of:?}, {:?}, {layout:?}, overwrite {overwrite:?}, slow clock: {slow}", jobs[0].durability)];
+        let log = vec![format!("{of:?}, {:?}, overwrite {overwrite:?}, slow clock: {slow}", jobs[0].durability)];
         World {
             out: directory.join("out"),
             random,
             clock,
-            layout,
             overwrite,
             jobs,
             whose: BTreeMap::new(),
@@ -157,7 +154,6 @@ impl World {
             operations: self.random.u64(0..most),
             after: self.random.bool(),
             durability: self.jobs[job].durability,
-            layout: self.layout,
             part: None,
             seed: self.random.u64(..),
         }
@@ -239,7 +235,6 @@ impl World {
     fn options(&self, job: usize, asked: Resume) -> TransferOptions {
         TransferOptions {
             durability: self.jobs[job].durability,
-            layout: self.layout,
             overwrite: self.overwrite,
             resume: asked,
             journal: self.jobs[job].journal.clone(),
@@ -285,7 +280,7 @@ impl World {
 
     /// A file of a run was changed or taken away by others.
     fn disturbed(&mut self, job: usize, path: &Path) {
-        let name = tree::name_of(path, self.layout);
+        let name = path.as_os_str().as_bytes().to_vec();
         self.touched.insert((job, name.clone()));
         let job = &mut self.jobs[job];
         if job.passed.contains(&name) {

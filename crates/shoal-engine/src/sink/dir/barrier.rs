@@ -90,28 +90,28 @@ impl Mounts {
     }
 }
 
-/// Makes the names in the touched directories durable. All of these are in `base`. An object's name is durable only if
-/// the names of the directories above it are durable too. An error has the path of its directory.
-pub(super) fn sync_names(base: &Directory, touched: &Touched) -> Result<(), (FsError, Vec<u8>)> {
+/// Makes the names in the touched directories durable. An object's name is durable only if the names of the directories
+/// above it are durable too. An error has the path of its directory.
+pub(super) fn sync_names(root: &Dir, touched: &Touched) -> Result<(), (FsError, Box<[u8]>)> {
     let mut directories = Touched::new();
     for path in touched {
-        let mut rest = base.relative(path);
+        let mut rest: &[u8] = path;
         while directories.insert(rest.into()) && !rest.is_empty() {
             rest = memchr::memrchr(b'/', rest).map_or(b"", |cut| &rest[..cut]);
         }
     }
-    for path in &directories {
+    for path in directories {
         match path.is_empty() {
-            true => sync_directory(&base.dir),
-            false => reopen(&base.dir, path).and_then(sync_directory),
+            true => sync_directory(root),
+            false => reopen(root, &path).and_then(sync_directory),
         }
-        .map_err(|failed| (failed, base.join(path)))?;
+        .map_err(|failed| (failed, path))?;
     }
     Ok(())
 }
 
 /// Opens a directory again, for the barrier.
-pub(super) fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, FsError> {
+fn reopen(base: &Dir, path: &[u8]) -> Result<Dir, FsError> {
     let mut tries = 0;
     loop {
         match open_below(base, path) {

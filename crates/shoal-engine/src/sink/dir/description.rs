@@ -6,7 +6,7 @@ use super::options::DirOptions;
 use crate::fs::dir::Dir;
 use crate::fs::space::free;
 use crate::fs::sync::{Barrier, FileSystem};
-use crate::options::{Durability, Layout};
+use crate::options::Durability;
 
 /// With fewer free inodes, the report has a note: one batch of objects needs 20,000.
 const FEW_INODES: u64 = 20_000;
@@ -22,13 +22,10 @@ pub(super) fn durability(asked: Durability, barrier: Barrier, system: FileSystem
     }
 }
 
-pub(super) fn publishing(layout: Layout, births: bool) -> &'static str {
-    match layout {
-        Layout::Names if !births => "by temporary file and rename",
-        Layout::Names => "new names directly; objects in pieces and replacements by temporary file and rename",
-        Layout::Partition => {
-            "whole partitions, each by one rename of its directory; retried objects directly, under retried/"
-        }
+pub(super) fn publishing(births: bool) -> &'static str {
+    match births {
+        false => "by temporary file and rename",
+        true => "new names directly; objects in pieces and replacements by temporary file and rename",
     }
 }
 

@@ -113,7 +113,7 @@ impl Destination {
             began: Some(now),
             volatile: barrier == Barrier::Nothing,
             durability: description::durability(options.durability, barrier, *system),
-            publish: description::publishing(options.layout, births).into(),
+            publish: description::publishing(births).into(),
             notes,
             ..Started::default()
         };
@@ -192,14 +192,9 @@ impl Destination {
 
     /// Makes all that was written before this call, and the names in the touched directories, durable.
     pub fn sync(&self, touched: &Touched) -> Result<DurabilityScope> {
-        self.sync_names(&self.root, touched)?;
+        let at = |(failed, path): (FsError, Box<[u8]>)| failed.of_run(&self.path_of(&path), self.root.dir.as_fd());
+        sync_names(&self.root.dir, touched).map_err(at)?;
         self.mounts.sync(&self.root).map_err(|failed| failed.of_run(&self.path, self.root.dir.as_fd()))
-    }
-
-    /// Makes the names in the touched directories, which are all in `base`, durable.
-    pub fn sync_names(&self, base: &Directory, touched: &Touched) -> Result<()> {
-        let failed = |(failed, path): (FsError, Vec<u8>)| failed.of_run(&self.path_of(&path), base.dir.as_fd());
-        sync_names(base, touched).map_err(failed)
     }
 
     /// Takes the permissions from a directory that its source, which has `bits`, does not have.

@@ -19,8 +19,6 @@ pub(super) struct Directory {
     pub barrier: Barrier,
     /// It is on another mount than `.shoal/tmp`, so temporary files are created beside the final ones.
     pub on_other_mount: bool,
-    /// It is part of a partition's directory that is not published yet, so this session wrote all files in it.
-    pub unpublished: bool,
     /// It was created in this session, so earlier sessions have left nothing in it.
     pub is_new: bool,
     /// Its file system stores creation times. If not, a file gets its final name only when it is complete.
@@ -32,7 +30,7 @@ pub(super) struct Directory {
 impl Directory {
     pub fn new(dir: Dir, path: &[u8], barrier: Barrier, births: bool) -> Directory {
         let (path, folds) = (path.into(), OnceLock::new());
-        Directory { dir, path, barrier, on_other_mount: false, unpublished: false, is_new: false, births, folds }
+        Directory { dir, path, barrier, on_other_mount: false, is_new: false, births, folds }
     }
 
     /// Whether each file in it is synced.
@@ -40,18 +38,12 @@ impl Directory {
         self.barrier == Barrier::Each
     }
 
-    /// The path below the destination of `path`, which is relative to this directory.
-    pub fn join(&self, path: &[u8]) -> Vec<u8> {
-        match self.path.is_empty() || path.is_empty() {
-            true => [&self.path, path].concat(),
-            false => [&self.path, &b"/"[..], path].concat(),
+    /// The path below the destination of the entry `name` in this directory.
+    pub fn join(&self, name: &[u8]) -> Vec<u8> {
+        match self.path.is_empty() {
+            true => name.to_vec(),
+            false => [&self.path, &b"/"[..], name].concat(),
         }
-    }
-
-    /// The reverse: the part of `path` below this directory, which contains it.
-    pub fn relative<'p>(&self, path: &'p [u8]) -> &'p [u8] {
-        let above = if self.path.is_empty() { 0 } else { self.path.len() + 1 };
-        path.get(above..).unwrap_or_default()
     }
 }
 

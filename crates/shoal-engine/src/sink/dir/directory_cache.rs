@@ -19,49 +19,33 @@ use crate::object::{DirectoryModes, MODE_UNKNOWN};
 
 /// Directories that a lane keeps open: as many as a few partitions use at a time, and few fds.
 const LANE_MAX: usize = 64;
-/// Directories that stay open in one partition's directory: fewer, since a lane may have many partitions open.
-const PARTITION_MAX: usize = 8;
 
-/// Open directories below a base directory.
+/// Directories below the destination that a lane keeps open.
 pub(super) struct DirectoryCache {
     destination: Arc<Destination>,
-    base: Arc<Directory>,
-    capacity: usize,
     /// The most recently used first.
     open: Vec<Arc<Directory>>,
 }
 
 impl DirectoryCache {
-    /// The cache of a lane.
-    pub fn of_lane(destination: Arc<Destination>) -> DirectoryCache {
-        let base = destination.root.clone();
-        DirectoryCache { destination, base, capacity: LANE_MAX, open: Vec::new() }
+    pub fn new(destination: Arc<Destination>) -> DirectoryCache {
+        DirectoryCache { destination, open: Vec::new() }
     }
 
-    /// A cache for the inside of a partition's directory.
-    pub fn of_partition(&self, base: Arc<Directory>) -> DirectoryCache {
-        DirectoryCache { destination: self.destination.clone(), base, capacity: PARTITION_MAX, open: Vec::new() }
-    }
-
-    /// The directory that contains all of them.
-    pub fn base(&self) -> &Arc<Directory> {
-        &self.base
-    }
-
-    /// Returns the directory `path` below the base. Creates missing ones with the permission bits in `modes`. `name` is
-    /// the object that needs the directory, for errors.
+    /// Returns the directory `path` below the destination; `None` is the destination. Creates missing ones with the
+    /// permission bits in `modes`. `name` is the object that needs the directory, for errors.
     ///
     /// # Errors
     /// [`crate::Kind::NameConflict`] if a component is a file or a link; the errors of creating a directory.
     pub fn get(&mut self, path: Option<&[u8]>, name: &Name, modes: &dyn DirectoryModes) -> Result<Arc<Directory>> {
         let Some(path) = path else {
-            return Ok(self.base.clone());
+            return Ok(self.destination.root.clone());
         };
         if let Some(directory) = self.cached(path) {
             return Ok(directory);
         }
         let ends = memchr::memchr_iter(b'/', path).chain([path.len()]);
-        let mut directory = self.base.clone();
+        let mut directory = self.destination.root.clone();
         for end in ends {
             let prefix = &path[..end];
             directory = match self.cached(prefix) {
@@ -80,7 +64,7 @@ impl DirectoryCache {
     }
 
     fn cached(&mut self, path: &[u8]) -> Option<Arc<Directory>> {
-        let at = self.open.iter().position(|directory| self.base.relative(&directory.path) == path)?;
+        let at = self.open.iter().position(|directory| *directory.path == *path)?;
         self.open[..=at].rotate_right(1);
         Some(self.open[0].clone())
     }
@@ -112,12 +96,10 @@ impl DirectoryCache {
         };
         let lacking = self.destination.lacking.as_ref();
         let bits = lacking.and_then(|_| modes.mode_of(path)).filter(|&bits| bits != MODE_UNKNOWN);
-        let path = self.base.join(path);
-        let mut directory = opened
-            .and_then(|dir| self.destination.directory(dir, &path, bits))
-            .map_err(|failed| self.destination.directory_error(failed, above, &path, name))?;
-        directory.unpublished = above.unpublished;
-        if self.open.len() == self.capacity {
+        let directory = opened
+            .and_then(|dir| self.destination.directory(dir, path, bits))
+            .map_err(|failed| self.destination.directory_error(failed, above, path, name))?;
+        if self.open.len() == LANE_MAX {
             self.open.pop();
         }
         self.open.insert(0, Arc::new(directory));

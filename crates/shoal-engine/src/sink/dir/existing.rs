@@ -1,8 +1,7 @@
 //! What happens if a name is taken: the existing file is looked up and compared with the object. This happens only
 //! after a name was found to be taken, so the usual path costs nothing.
 //!
-//! Not here: what follows from times and bytes (`sink/collision.rs`), directories of partitions
-//! (`partition_directory.rs`).
+//! Not here: what follows from times and bytes (`sink/collision.rs`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, UNIX_EPOCH};
@@ -114,7 +113,6 @@ impl Target<'_> {
             // Where births are unknown, no other file is known to be this run's.
             let is_own = || times.born.is_none() && destination.sessions.changed_by(times.changed).is_some();
             let put = match same_bytes(&destination.sessions, destination.rules, times, mode) {
-                _ if directory.unpublished => Put::Duplicate,
                 SameBytes::Kept if alone && differ() => return Ok(Existing::Replace),
                 SameBytes::Found if differ() => return Ok(Existing::Replace),
                 SameBytes::Present if alone && is_own() && differ() => {
@@ -138,18 +136,12 @@ impl Target<'_> {
         if matches!(content, Content::Unfetched(size) if size.is_none_or(|size| size == look.size)) {
             return Ok(Existing::Free); // decided when its bytes are known
         }
-        let decision = match directory.unpublished {
-            true => Decision::Second,
-            false => {
-                let begins = || self.begins(&look, content);
-                destination.rules.decide(&destination.sessions, times, mode, attributes.modified.is_some(), &begins)
-            }
-        };
-        let is_this = directory.unpublished || destination.sessions.whose(times.born, times.changed) == Whose::This;
-        match decision {
+        let is_this = destination.sessions.whose(times.born, times.changed) == Whose::This;
+        let begins = || self.begins(&look, content);
+        match destination.rules.decide(&destination.sessions, times, mode, attributes.modified.is_some(), &begins) {
             Decision::Replace => Ok(Existing::Replace),
             Decision::Second if is_this && matches!(content, Content::Unfetched(_)) => Ok(Existing::Free), // as above
-            Decision::Second if is_this && destination.writing.is_none() && self.begins(&look, content) => {
+            Decision::Second if is_this && destination.writing.is_none() && begins() => {
                 Ok(Existing::Growing(times.changed))
             }
             Decision::Second => Err(destination.rules.second().on(&self.name.to_string())),

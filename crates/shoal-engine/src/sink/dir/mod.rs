@@ -1,20 +1,18 @@
-//! `DirSink`: a directory, one file for each object, under the object's own name (layout `names`) or in a directory for
-//! each partition (layout `partition`).
+//! `DirSink`: a directory, one file for each object, under the object's own name.
 //!
 //! How files are published: an object that is complete in memory is created directly if its name is free. A crash may
 //! leave a part of it, which the journal does not know and the next run replaces. Objects in pieces, and all that
-//! replace a file, are written in `.shoal/tmp/` and renamed. In the layout `partition` all objects are created in a
-//! directory in `.shoal/tmp/`, which is renamed as a whole before the sync.
+//! replace a file, are written in `.shoal/tmp/` and renamed.
 //!
 //! Here: the sink. The other files, each of which uses only files of the lines above it:
 //! - `options.rs`, `joined.rs`, `attributes.rs` (times, permissions), `clock.rs`, `writing.rs` (names that are being
-//!   written), `directory.rs`, `temp_name.rs`, `layout.rs` (paths), `open.rs` (opens and locks the directories),
-//!   `removals.rs` (files that are to be removed)
+//!   written), `directory.rs`, `temp_name.rs`, `open.rs` (opens and locks the directories), `removals.rs` (files that
+//!   are to be removed)
 //! - `barrier.rs`, `cleanup.rs`, `probe.rs` (what a file system can do), `description.rs` (for the report)
 //! - `destination.rs`: what a session knows of the destination
 //! - `target.rs`: an object's file, and error texts. `withdrawn.rs`: removes files of objects that failed after all
 //! - `directory_cache.rs`: directories below the destination. `temp_file.rs`: temporary files
-//! - `existing.rs`: names that are taken. `partition_directory.rs`, then `partition_registry.rs`: layout `partition`
+//! - `existing.rs`: names that are taken
 //! - `open_partition.rs`: a lane's share of a partition. `whole_object.rs`, then `stream.rs`: write an object
 //! - `writer.rs`: a lane's writer
 //!
@@ -30,12 +28,9 @@ mod directory;
 mod directory_cache;
 mod existing;
 mod joined;
-mod layout;
 mod open;
 mod open_partition;
 mod options;
-mod partition_directory;
-mod partition_registry;
 mod probe;
 mod removals;
 mod stream;
@@ -47,7 +42,6 @@ mod withdrawn;
 mod writer;
 mod writing;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -58,9 +52,7 @@ use self::clock::Warp;
 use self::destination::Destination;
 pub use self::joined::Joined;
 use self::open::{Opened, WRITER};
-use self::open_partition::Held;
 pub use self::options::DirOptions;
-use self::partition_registry::PartitionRegistry;
 use self::writer::DirWriter;
 use super::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
@@ -69,7 +61,6 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::private::PrivateDir;
 use crate::name::SHOAL_DIR;
-use crate::options::Layout;
 
 /// A directory as the destination.
 pub struct DirSink {
@@ -77,7 +68,6 @@ pub struct DirSink {
     options: DirOptions,
     /// Set when the sink is started.
     destination: OnceLock<Arc<Destination>>,
-    partitions: Arc<PartitionRegistry>,
     warp: Option<Warp>,
 }
 
@@ -90,7 +80,7 @@ impl DirSink {
         // Absolute from now on, since the program may change its working directory.
         let path =
             std::path::absolute(path).map_err(|_| Error::new(Kind::Config, "the destination's path is empty"))?;
-        Ok(DirSink { path, options, destination: OnceLock::new(), partitions: Arc::default(), warp: None })
+        Ok(DirSink { path, options, destination: OnceLock::new(), warp: None })
     }
 
     /// Returns a sink that writes for the run of another process. That run's own sink is told of its objects as
@@ -98,14 +88,8 @@ impl DirSink {
     /// existing files that a session of the run wrote.
     ///
     /// # Errors
-    /// [`Kind::Config`] for another layout than `names`; errors of opening the directory.
+    /// [`Kind::Config`] if the path is empty; errors of opening the directory.
     pub fn join(path: &Path, options: DirOptions, joined: Joined) -> Result<DirSink> {
-        if options.layout != Layout::Names {
-            return Err(Error::new(
-                Kind::Config,
-                "several processes can write into one directory only with layout=\"names\"",
-            ));
-        }
         let options = DirOptions { part: joined.part, ..options };
         let sink = DirSink::new(path, options)?;
         let destination = Destination::join(Opened::join(&sink.path, options.part)?, options, joined)?;
@@ -185,7 +169,7 @@ impl Sink for DirSink {
     }
 
     fn writer(&self, _lane: usize, _wake: Wake) -> Result<Box<dyn Writer>> {
-        Ok(Box::new(DirWriter::new(self.destination()?.clone(), self.partitions.clone())))
+        Ok(Box::new(DirWriter::new(self.destination()?.clone())))
     }
 
     fn flush(&self, sealed: Vec<Sealed>, _reason: Flush) -> Result<Flushed> {
@@ -194,18 +178,9 @@ impl Sink for DirSink {
         if flushed.durable.is_empty() {
             return Ok(flushed);
         }
-        let (mut touched, mut directories) = (Touched::new(), BTreeMap::new());
-        for part in sealed {
-            match part.sync_token.and_then(|token| token.downcast::<Held>().ok()).map(|held| *held) {
-                Some(Held::Touched(more)) => touched.extend(more),
-                Some(Held::Directory(directory)) => drop(directories.insert(part.seq, directory)),
-                None => {}
-            }
-        }
-        let replaced = partition_directory::publish(destination, &directories, &mut touched)?;
-        let reach = destination.sync(&touched)?;
-        partition_directory::delete(destination, &replaced);
-        Ok(Flushed { reach, ..flushed })
+        let tokens = sealed.into_iter().filter_map(|part| part.sync_token?.downcast::<Touched>().ok());
+        let touched = tokens.flat_map(|touched| *touched).collect();
+        Ok(Flushed { reach: destination.sync(&touched)?, ..flushed })
     }
 
     fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {

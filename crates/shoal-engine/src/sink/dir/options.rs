@@ -1,6 +1,6 @@
 //! `DirOptions`: the options of a run that decide how a directory is written.
 
-use crate::options::{Durability, Layout, Overwrite, TransferOptions};
+use crate::options::{Durability, Overwrite, TransferOptions};
 use crate::part::Part;
 
 /// How a directory is written.
@@ -10,8 +10,6 @@ pub struct DirOptions {
     pub durability: Durability,
     /// What happens to a file that shoal did not write.
     pub overwrite: Overwrite,
-    /// Where objects are in the destination.
-    pub layout: Layout,
     /// The part of a job that writes here, at the same time as others. Each part has a clock and a directory for temporary
     /// files of its own. The caller keeps runs without parts out.
     pub part: Option<Part>,
@@ -20,7 +18,7 @@ pub struct DirOptions {
 impl DirOptions {
     /// Returns the options for this sink from those of a run.
     pub fn of(options: &TransferOptions) -> DirOptions {
-        let TransferOptions { durability, overwrite, layout, part, .. } = *options;
-        DirOptions { durability, overwrite, layout, part }
+        let TransferOptions { durability, overwrite, part, .. } = *options;
+        DirOptions { durability, overwrite, part }
     }
 }

@@ -1,8 +1,7 @@
-//! Writes an object that comes in pieces: to a temporary file until its last piece is written, or under its own name in
-//! a directory that is not published yet. Not here: objects that are complete in memory (`whole_object.rs`).
+//! Writes an object that comes in pieces: to a temporary file until its last piece is written. Not here: objects that
+//! are complete in memory (`whole_object.rs`).
 
 use std::cell::RefCell;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,8 +15,7 @@ use super::open_partition::{OpenPartition, check_length};
 use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::Result;
-use crate::fs::error::{FsError, Operation};
-use crate::fs::file;
+use crate::fs::error::FsError;
 use crate::name::Name;
 use crate::object::ObjectMeta;
 use crate::sink::{Mode, ObjectWriter, Put};
@@ -30,8 +28,11 @@ pub(super) fn begin(
 ) -> Result<Box<dyn ObjectWriter>> {
     target.wait_for_lease()?;
     let attributes = Attributes::of(meta, target.destination.keep_times);
+    // Rejects an object before it is fetched, if possible. The result may differ when it is published.
+    target.existing(partition.borrow().mode, Content::Unfetched(meta.size), attributes)?;
+    let failed = |failed: FsError| target.error(failed, meta.size.unwrap_or(0));
     Ok(Box::new(Stream {
-        file: create(target, partition.borrow().mode, meta.size, attributes)?,
+        file: TempFile::create(target, attributes).map_err(failed)?,
         destination: target.destination.clone(),
         directory: target.directory.clone(),
         name: target.name.clone(),
@@ -39,22 +40,7 @@ pub(super) fn begin(
         meta: meta.clone(),
         attributes,
         bytes: 0,
-        whole: false,
     }))
-}
-
-fn create(target: Target<'_>, mode: Mode, size: Option<u64>, attributes: Attributes) -> Result<File> {
-    let failed = |failed: FsError| target.error(failed, size.unwrap_or(0));
-    if target.directory.unpublished {
-        match target.directory.dir.create(target.leaf(), attributes.access()) {
-            Ok(file) => return Ok(File::Final(Some(file))),
-            Err(Errno::EXIST) => {} // compared when its last piece is written
-            Err(errno) => return Err(failed(Operation::Create.failed()(errno))),
-        }
-    }
-    // Rejects an object before it is fetched, if possible. The result may differ when it is published.
-    target.existing(mode, Content::Unfetched(size), attributes)?;
-    TempFile::create(target, attributes).map(File::Temporary).map_err(failed)
 }
 
 struct Stream {
@@ -64,15 +50,8 @@ struct Stream {
     partition: Rc<RefCell<OpenPartition>>,
     meta: ObjectMeta,
     attributes: Attributes,
-    file: File,
+    file: TempFile,
     bytes: u64,
-    whole: bool,
-}
-
-enum File {
-    Temporary(TempFile),
-    /// It has its final name, in an unpublished directory. Open until the object is complete.
-    Final(Option<OwnedFd>),
 }
 
 /// Gives a sealed temporary file its final name.
@@ -103,12 +82,7 @@ fn publish(target: Target<'_>, temp: &mut TempFile, mode: Mode, attributes: Attr
 
 impl ObjectWriter for Stream {
     fn write(&mut self, piece: &[u8]) -> Result<()> {
-        let written = match &mut self.file {
-            File::Temporary(temp) => temp.write(piece),
-            File::Final(Some(file)) => file::write_all(file.as_fd(), piece),
-            File::Final(None) => Err(Operation::Write.failed()(Errno::BADF)),
-        };
-        written.map_err(|failed| {
+        self.file.write(piece).map_err(|failed| {
             let target = Target { destination: &self.destination, directory: &self.directory, name: &self.name };
             let rest = self.meta.size.map_or(0, |size| size.saturating_sub(self.bytes));
             target.error(failed, rest.max(piece.len() as u64))
@@ -119,34 +93,14 @@ impl ObjectWriter for Stream {
 
     fn finish(mut self: Box<Self>) -> Result<Put> {
         check_length(&self.name, &self.meta, self.bytes)?;
-        let Stream { destination, directory, name, partition, attributes, file, bytes, whole, .. } = &mut *self;
+        let Stream { destination, directory, name, partition, attributes, file, bytes, .. } = &mut *self;
         let target = Target { destination, directory, name };
-        let at = |failed: FsError| target.error(failed, 0);
-        let durable = directory.syncs_each_file();
-        let put = match file {
-            File::Temporary(temp) => {
-                temp.seal(durable).map_err(at)?;
-                let mode = partition.borrow().mode;
-                publish(target, temp, mode, *attributes)?
-            }
-            File::Final(file) => {
-                let file = file.take().ok_or_else(|| Operation::Write.failed()(Errno::BADF));
-                file.and_then(|file| file::fill(file, &[], attributes.modified, durable)).map_err(at)?;
-                Put::Written
-            }
-        };
-        *whole = true;
+        file.seal(directory.syncs_each_file()).map_err(|failed| target.error(failed, 0))?;
+        let mode = partition.borrow().mode;
+        let put = publish(target, file, mode, *attributes)?;
         if put != Put::Duplicate {
             partition.borrow_mut().wrote(directory, *bytes);
         }
         Ok(put)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if !self.whole && matches!(self.file, File::Final(_)) {
-            let _ = self.directory.dir.remove(self.name.split().1);
-        }
     }
 }

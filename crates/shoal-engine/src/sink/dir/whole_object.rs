@@ -23,7 +23,7 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
     let at = |failed: FsError| target.error(failed, bytes.len() as u64);
     for _ in 0..TURNS {
         target.wait_for_lease()?;
-        if !directory.births && !directory.unpublished {
+        if !directory.births {
             let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
             match temp.publish(target) {
                 Ok(()) => return Ok(Put::Written),

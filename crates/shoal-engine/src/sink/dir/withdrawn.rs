@@ -9,14 +9,11 @@ use std::os::fd::AsFd;
 
 use super::destination::Destination;
 use super::directory::open_below;
-use super::layout::{partition_path, retried_path};
 use super::removals;
 use super::target::Target;
 use crate::fs::dir::{Dir, Look};
 use crate::fs::file;
 use crate::object::Fingerprint;
-use crate::options::Layout;
-use crate::partition::RETRIED_FROM;
 use crate::poison::ignore_poison;
 use crate::session::{Found, Twice, Whose};
 use crate::sink::{SinkState, StateRow, WithdrawnObject};
@@ -30,11 +27,8 @@ impl Target<'_> {
 }
 
 impl Destination {
-    /// The rows for these objects. Files in partitions' directories have none.
+    /// The rows for these objects.
     pub fn withdrawing(&self, objects: &[WithdrawnObject]) -> Vec<StateRow> {
-        if self.options.layout != Layout::Names {
-            return Vec::new();
-        }
         let row = |object: &WithdrawnObject| {
             let name = object.key.name().ok()?;
             let (directory, leaf) = name.split();
@@ -48,16 +42,8 @@ impl Destination {
     /// for another object. The failure is recorded in any case.
     pub fn withdraw(&self, object: &WithdrawnObject) {
         let Ok(name) = object.key.name() else { return };
-        let (part, (directory, leaf)) = (self.options.part, name.split());
-        let directory = match self.options.layout {
-            Layout::Names => directory.map(<[u8]>::to_vec),
-            Layout::Partition if object.partition >= RETRIED_FROM => Some(retried_path(part, directory, name)),
-            Layout::Partition => {
-                let path = partition_path(part, object.partition).into_bytes();
-                Some(directory.map_or(path.clone(), |below| [&path, below].join(&b'/')))
-            }
-        };
-        let Ok(dir) = self.open(directory.as_deref()) else { return };
+        let (directory, leaf) = name.split();
+        let Ok(dir) = self.open(directory) else { return };
         let _alone = ignore_poison(self.replacing.write());
         if self.may_remove(&dir, leaf, object) {
             self.removals.tried(name, object.fingerprint, dir.remove(leaf));

@@ -1,5 +1,5 @@
-//! `DirWriter`: a lane's part of the directory sink. Its partitions share the directory cache. Not here: writing an object (`whole_object.rs`, `stream.rs`), what belongs
-//! to one partition (`open_partition.rs`).
+//! `DirWriter`: a lane's part of the directory sink. Its partitions share the directory cache. Not here: writing an object
+//! (`whole_object.rs`, `stream.rs`), what belongs to one partition (`open_partition.rs`).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,6 @@ use super::attributes::Attributes;
 use super::destination::Destination;
 use super::directory_cache::DirectoryCache;
 use super::open_partition::{OpenPartition, check_length};
-use super::partition_registry::PartitionRegistry;
 use super::target::Target;
 use super::{stream, whole_object};
 use crate::error::Result;
@@ -21,38 +20,34 @@ use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{Mode, ObjectWriter, PartitionWriter, Put, Sealed, Writer};
 
-/// What the partitions of a lane share.
-struct Lane {
+/// Opens partitions for one lane.
+pub(super) struct DirWriter {
     destination: Arc<Destination>,
-    registry: Arc<PartitionRegistry>,
-    directories: DirectoryCache,
+    /// Shared by the partitions of the lane.
+    directories: Rc<RefCell<DirectoryCache>>,
 }
 
-/// Opens partitions for one lane.
-pub(super) struct DirWriter(Rc<RefCell<Lane>>);
-
 /// Writes the objects of a partition. Dropped before it is sealed, it leaves the files that are in place: the journal does
-/// not have them, so they are leftovers for the next run. A partition's directory is removed with the last share of it.
+/// not have them, so they are leftovers for the next run.
 struct DirPartition {
     destination: Arc<Destination>,
-    lane: Rc<RefCell<Lane>>,
+    directories: Rc<RefCell<DirectoryCache>>,
     /// Shared with the objects in pieces that are being written.
     partition: Rc<RefCell<OpenPartition>>,
 }
 
 impl DirWriter {
-    pub fn new(destination: Arc<Destination>, registry: Arc<PartitionRegistry>) -> DirWriter {
-        let directories = DirectoryCache::of_lane(destination.clone());
-        DirWriter(Rc::new(RefCell::new(Lane { destination, registry, directories })))
+    pub fn new(destination: Arc<Destination>) -> DirWriter {
+        let directories = Rc::new(RefCell::new(DirectoryCache::new(destination.clone())));
+        DirWriter { destination, directories }
     }
 }
 
 impl Writer for DirWriter {
     fn open(&mut self, partition: &Partition, mode: Mode, modes: Modes) -> Result<Box<dyn PartitionWriter>> {
-        let Lane { destination, registry, .. } = &*self.0.borrow();
-        let opened = OpenPartition::new(destination, registry, partition.seq, mode, modes);
-        let (destination, lane) = (destination.clone(), self.0.clone());
-        Ok(Box::new(DirPartition { destination, lane, partition: Rc::new(RefCell::new(opened)) }))
+        let opened = OpenPartition::new(partition.seq, mode, modes);
+        let (destination, directories) = (self.destination.clone(), self.directories.clone());
+        Ok(Box::new(DirPartition { destination, directories, partition: Rc::new(RefCell::new(opened)) }))
     }
 }
 
@@ -65,28 +60,24 @@ impl DirPartition {
         name: &Name,
         mut write: impl FnMut(Target<'_>) -> Result<T>,
     ) -> Result<T> {
-        let directories = &mut self.lane.borrow_mut().directories;
+        let directories = &mut *self.directories.borrow_mut();
         let mut attempt = |directories: &mut DirectoryCache| {
-            let directory = &self.partition.borrow_mut().directory(directories, path, name)?;
+            let directory = &directories.get(path, name, &*self.partition.borrow().modes)?;
             write(Target { destination: &self.destination, directory, name })
         };
         let result = attempt(directories);
         let from_cache = [Errno::NOENT, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match &result {
-            Err(error)
-                if error.os_error().is_some_and(|errno| from_cache.contains(&errno))
-                    && (self.partition.borrow_mut().close_directories() | directories.clear()) =>
-            {
+            Err(error) if error.os_error().is_some_and(|errno| from_cache.contains(&errno)) && directories.clear() => {
                 attempt(directories)
             }
             _ => result,
         }
     }
 
-    /// Whether a file of an earlier session can be recognized. A partition's directory is redone as a whole. Without
-    /// timestamps, a torn file looks like a whole one.
+    /// Whether a file of an earlier session can be recognized. Without timestamps, a torn file looks like a whole one.
     fn recognizes(&self) -> bool {
-        self.destination.keep_times && self.partition.borrow().is_by_name()
+        self.destination.keep_times
     }
 }
 
@@ -150,6 +141,6 @@ impl PartitionWriter for DirPartition {
     }
 
     fn seal(self: Box<Self>) -> Result<Sealed> {
-        self.partition.borrow_mut().seal(&self.destination)
+        Ok(self.partition.borrow_mut().seal())
     }
 }

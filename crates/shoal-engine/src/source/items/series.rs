@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::partition::{Cursor, Key, Partition};
 use crate::poison::ignore_poison;
 
-/// Most items of one batch, and so most files in a directory of `layout="partition"`.
+/// Most items of one batch.
 pub const BATCH_ITEMS: usize = 100;
 /// Bytes at which a batch is closed, so that few large items do not wait for many.
 pub const BATCH_BYTES: u64 = 8 << 20;
