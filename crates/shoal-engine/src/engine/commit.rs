@@ -425,7 +425,7 @@ impl Committer {
         let is_earlier = kept && (self.shared.pass != Pass::First || self.is_forgotten(gone.partition));
         let fingerprint = gone.wrote.filter(|_| !is_earlier)?;
         let key = self.shared.sink.admit(&gone.withdrawn.failed.name).ok()?;
-        Some(WithdrawnObject { partition: gone.partition, key, fingerprint, kept })
+        Some(WithdrawnObject { key, fingerprint, kept })
     }
 
     /// Objects whose later try has come become partitions of their own.

@@ -43,8 +43,6 @@ pub use writer::{Completed, PartitionWriter, Place, Wake, Writer};
 /// A committed object that is a failure now.
 #[derive(Clone, Debug)]
 pub struct WithdrawnObject {
-    /// The partition it was written with.
-    pub partition: u64,
     /// What the sink calls it.
     pub key: ObjectKey,
     /// What was written.

@@ -33,15 +33,7 @@ pub fn run(make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> O
 /// # Panics
 /// When the sink breaks its contract.
 pub fn run_in(base: &Path, make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
-    Suite { base, make: &make, read_back: &read_back, across: true }.run();
-}
-
-/// Runs the suite for a sink that keeps each partition apart from the others, so that the same name may come in several.
-///
-/// # Panics
-/// When the sink breaks its contract.
-pub fn run_apart(make: impl Fn(&Path) -> Arc<dyn Sink>, read_back: impl Fn(&Path) -> Option<Objects>) {
-    Suite { base: &std::env::temp_dir(), make: &make, read_back: &read_back, across: false }.run();
+    Suite { base, make: &make, read_back: &read_back }.run();
 }
 
 const PROMISES: &[fn(&Suite<'_>, &Path)] = &[
@@ -63,8 +55,6 @@ struct Suite<'a> {
     base: &'a Path,
     make: &'a dyn Fn(&Path) -> Arc<dyn Sink>,
     read_back: &'a dyn Fn(&Path) -> Option<Objects>,
-    /// A name in one partition is known in the others.
-    across: bool,
 }
 
 impl Suite<'_> {
@@ -272,10 +262,9 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
     }
     let (sink, _) = suite.begin(path, None);
     let (mut lane_one, mut lane_two) = (writer_of(&*sink, 0), writer_of(&*sink, 1));
-    let (second, third) = if suite.across { (1, 2) } else { (0, 0) }; // or other parts of the same partition
     let mut one = open(&mut *lane_one, 0, Mode::First);
-    let mut two = open(&mut *lane_two, second, Mode::First);
-    let mut redone = open(&mut *lane_one, third, Mode::Redo);
+    let mut two = open(&mut *lane_two, 1, Mode::First);
+    let mut redone = open(&mut *lane_one, 2, Mode::Redo);
     assert_eq!(put(&mut *one, b"same", b"first"), Put::Written);
     assert_eq!(put(&mut *one, b"same", b"first"), Put::Duplicate, "the same bytes again");
     second_fails(&mut *one, b"within a partition");
@@ -294,7 +283,7 @@ fn the_first_of_a_name_stays(suite: &Suite<'_>, path: &Path) {
     }
     let sealed = vec![one.seal().expect("seal"), two.seal().expect("seal"), redone.seal().expect("seal")];
     assert_eq!(sealed.iter().map(|part| part.objects).collect::<Vec<_>>(), [1, 0, 0]);
-    settle(&*sink, sealed, if suite.across { &[0, 1, 2] } else { &[0] });
+    settle(&*sink, sealed, &[0, 1, 2]);
     suite.expect(path, &[(b"same", b"first")]);
 }
 
@@ -339,13 +328,12 @@ fn what_another_run_finished_is_not_replaced(suite: &Suite<'_>, path: &Path) {
     let earlier = suite.cut_off(&*sink, first_began);
     drop((lane, sink));
 
-    if suite.across {
-        // The same object again, in a later session of this run.
-        let (sink, _) = suite.begin(path, earlier);
-        let mut lane = writer_of(&*sink, 0);
-        let mut writer = open(&mut *lane, 9, Mode::First);
-        assert_eq!(put(&mut *writer, b"done", b"committed"), Put::Kept);
-    }
+    // The same object again, in a later session of this run.
+    let (sink, _) = suite.begin(path, earlier);
+    let mut lane = writer_of(&*sink, 0);
+    let mut writer = open(&mut *lane, 9, Mode::First);
+    assert_eq!(put(&mut *writer, b"done", b"committed"), Put::Kept);
+    drop((writer, lane, sink));
 
     // A run of its own, which did not write it.
     let (sink, _) = suite.begin(path, None);
