@@ -104,7 +104,7 @@ def test_test_checks_everything_and_writes_nothing(shoal: Command, downloads: di
     hurt = os.urandom(1000)
     make_zip(shoal.directory / "hurt.zip", {"hurt": hurt, "fine": b"fine"}, zipfile.ZIP_STORED)
     data = (shoal.directory / "hurt.zip").read_bytes()
-    (shoal.directory / "hurt.zip").write_bytes(data.replace(hurt, hurt[:500] + b"!" + hurt[501:]))
+    (shoal.directory / "hurt.zip").write_bytes(data.replace(hurt, hurt[:500] + bytes([hurt[500] ^ 1]) + hurt[501:]))
     bad = shoal.run("unzip", "--test", "hurt.zip", "--json")
     assert bad.returncode == 1
     assert bad.stderr.splitlines()[0] == "1 entry is good, 1 failed"
