@@ -7,19 +7,17 @@
 //! incomplete. Both forms are stored in journals.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::io::Write;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use shoal_engine::error::HostId;
 use shoal_engine::source::{Entries, Entry, Known, Unlisted};
 use shoal_engine::{Cursor, Error, Key, Kind, Partition, Result};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::files::{Files, changed};
+use super::locator::{Locator, checksum};
+use super::unknown::why_unknown;
 use crate::read::blocks::{Block, Names};
 use crate::read::dataset::Found;
 use crate::read::fault::Fault;
@@ -91,46 +89,6 @@ pub fn of_locators(list: &[Box<[u8]>]) -> Partition {
     let key = Key::of(list.iter().map(|locator| &**locator));
     let len = Some(list.len() as u32);
     Partition { seq: 0, key, after: Cursor::default(), next: None, payload: payload.into(), len }
-}
-
-/// The path that stands for a dataset which is incomplete.
-pub fn dataset_path(directory: &Path) -> Box<[u8]> {
-    [directory.as_os_str().as_bytes(), b"/"].concat().into()
-}
-
-/// The dataset, if the path stands for one.
-pub fn dataset_of(path: &[u8]) -> Option<&Path> {
-    path.strip_suffix(b"/").map(|directory| Path::new(OsStr::from_bytes(directory)))
-}
-
-/// A locator, parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Locator<'a> {
-    pub path: &'a [u8],
-    pub group: Option<u32>,
-    pub row: Option<u32>,
-    /// The checksum of its name, which may have been unreadable.
-    pub sum: Option<u32>,
-}
-
-impl<'a> Locator<'a> {
-    pub fn parse(locator: &'a [u8]) -> Locator<'a> {
-        let mut parts = locator.split(|&byte| byte == 0);
-        let path = parts.next().unwrap_or_default();
-        let mut number = |radix| {
-            let text = std::str::from_utf8(parts.next()?).ok()?;
-            u32::from_str_radix(text, radix).ok()
-        };
-        let group = number(10);
-        let row = group.and_then(|_| number(10));
-        let sum = row.and_then(|_| number(16));
-        Locator { path, group, row, sum }
-    }
-}
-
-/// The checksum of a name in a locator.
-pub fn checksum(name: &[u8]) -> u32 {
-    xxh3_64(name) as u32
 }
 
 /// One entry. Its texts are ranges of `text`.
@@ -359,7 +317,7 @@ impl Entries for RowEntries {
         let entry = &self.entries[index as usize];
         let failed = |fault: Fault| Known { failed: Some(fault.to_error()), ..Known::default() };
         let Some((block, row)) = entry.row else {
-            return failed(super::fetch::why_unknown(
+            return failed(why_unknown(
                 Locator::parse(self.slice(&entry.locator)),
                 self.files.get(entry.file as usize).map(|file| &**file),
             ));

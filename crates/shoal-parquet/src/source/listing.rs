@@ -12,8 +12,9 @@ use shoal_engine::source::{BoxFuture, Listing, Pages};
 use shoal_engine::{Cursor, Key, Partition, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::entries::{Rows, dataset_path, of_rows};
+use super::entries::{Rows, of_rows};
 use super::files::Files;
+use super::locator::dataset_path;
 use crate::read::dataset::{self, Found};
 use crate::read::file::Facts;
 use crate::read::footer::Field;

@@ -1,8 +1,9 @@
 //! Source: a directory of Parquet files in which each row is one object, written by shoal or by another program.
 //!
 //! Here: the source. In this folder: `listing.rs` splits row groups into partitions, `entries.rs` has the rows of a
-//! partition, `fetch.rs` passes them on, `files.rs` keeps the last files open. Not here: how bytes become columns, and
-//! how lanes share what is decoded (`read/`).
+//! partition, `locator.rs` says where a row is, `fetch.rs` passes rows on, `unknown.rs` says why one without a name cannot
+//! be read, `files.rs` keeps the last files open. Not here: how bytes become columns, and how lanes share what is decoded
+//! (`read/`).
 //!
 //! - A partition is a run of at most 100 rows of one row group, so listing reads only footers and the index of pages.
 //! - The objects of a page that is damaged fail, each by its name. So do those of a row group with a wrong checksum.
@@ -13,6 +14,8 @@ mod entries;
 mod fetch;
 mod files;
 mod listing;
+mod locator;
+mod unknown;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
