@@ -12,6 +12,7 @@ run .venv/bin/ruff format --check
 run .venv/bin/python scripts/check_layers.py
 run .venv/bin/python scripts/check_sizes.py
 run .venv/bin/python scripts/check_words.py
+run .venv/bin/python scripts/signatures.py --check
 run .venv/bin/python scripts/command_reference.py --check
 run .venv/bin/python scripts/check_licences.py
 run .venv/bin/python scripts/check_advisories.py

@@ -16,12 +16,12 @@ Route = tuple[str, ...]
 
 BASE = {
     *("name", "key", "object", "error", "partition", "session", "options", "report", "display", "poison", "sink_state"),
-    *("findings", "part"),
+    *("findings", "part", "option"),
 }
 # What the traits of a source and of a sink speak of, in files of their own.
 SOURCE = {"source!", "source::entries", "source::lane"}
 SINK = {"sink!", "sink::flush", "sink::properties", "sink::start", "sink::writer"}
-PLAIN = {"name", "object", "error", "partition", "display", "poison", "findings"}
+PLAIN = {"name", "object", "error", "partition", "display", "poison", "findings", "option", "options"}
 
 # Module of the engine crate -> what it may use besides itself, and why no more. "source!" is what source/mod.rs itself
 # defines: the traits, and nothing behind them. The first part of a file's path is its module.

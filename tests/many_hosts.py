@@ -60,7 +60,7 @@ class Mixed:
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
-            report = package.copy(source, out, retry_timeout=5, on_error="record", **options)
+            report = package.copy(source, out, on_error="record", **options)
         finally:
             done.set()
             watcher.join()

@@ -170,7 +170,7 @@ def test_a_terminal_shows_a_line_for_each_node_and_which_waits_for_its_host() ->
 
 
 def test_nodes_get_a_list_of_urls_by_its_absolute_path_or_not_at_all() -> None:
-    assert job(package.urls("list.txt")).arguments["source"].list == str(Path.cwd() / "list.txt")
+    assert job(package.urls("list.txt")).arguments["source"].what == str(Path.cwd() / "list.txt")
     for unseen in (package.urls(["http://127.0.0.1/a"]), package.urls("-")):
         with pytest.raises(package.ConfigError, match="must be a file"):
             job(unseen)

@@ -17,7 +17,7 @@ import click
 import pytest
 
 import shoal as package
-from shoal import _api, _expression, _generate, _read, _save, _sources, _unzip
+from shoal import _api, _expression, _generate, _read, _save, _sources, _status, _unzip
 from shoal.cli import COMMANDS, app
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FUNCTIONS = [
     _sources.files,
     _sources.list_get,
     _api.serve,
-    _api.status,
+    _status.status,
     _expression.Operand.is_in,
     _expression.col,
     _expression.count,
@@ -128,7 +128,7 @@ def test_the_exit_codes_in_the_help_are_all_of_them(shoal: Command) -> None:
 
 
 def test_functions_say_what_they_raise_and_return() -> None:
-    for function in (_sources.archives, _api.copy, _sources.list_get, _api.serve, _api.status, _unzip.unzip):
+    for function in (_sources.archives, _api.copy, _sources.list_get, _api.serve, _status.status, _unzip.unzip):
         text = inspect.getdoc(function) or ""
         for part in ("Args:", "Returns:", "Raises:", "Example:"):
             assert f"\n{part}\n" in text

@@ -67,7 +67,7 @@ def test_every_option_in_a_message_is_one_that_there_is() -> None:
         for part in re.findall(r"`([^`\n]+)`", text):
             for name, _ in _flags.options_in(part) or []:
                 options += 1
-                flag = "--" + _flags.OTHERS.get(name, name).replace("_", "-")
+                flag = _flags.long_flag(name)
                 if name != "resume" and flag not in flags and name not in ONLY_PYTHON | OTHER:
                     unknown.append(f"{path}: `{part}`")
     assert unknown == []
@@ -76,7 +76,7 @@ def test_every_option_in_a_message_is_one_that_there_is() -> None:
 
 def test_every_way_to_resume_in_a_message_has_a_flag() -> None:
     words = {word for _, text in LITERALS for word in re.findall(r"resume=\"(\w+)\"", text)}
-    assert words <= set(_flags.RESUME) | {"auto"}
+    assert words <= set(_flags.RESUME_FLAGS) | {"auto"}
     assert {"update", "restart"} <= words
 
 

@@ -21,6 +21,7 @@ arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 SERVICE = "http://127.0.0.1:1"  # nothing answers there, and nothing has to
+QUICK: dict[str, Any] = {"max_retries": 0, "retry_timeout": 0.1}
 URL = f"{SERVICE}/x"
 PLAIN = {"include": "[]", "exclude": "[]", "layout": "names"}
 OTHER: dict[str, Any] = {
@@ -29,6 +30,7 @@ OTHER: dict[str, Any] = {
     "marker_param": "m",
     "headers": {"A": "b"},
     "encode_slash": True,
+    **QUICK,
 }
 
 SOURCES: dict[str, Callable[[Path], Any]] = {
@@ -39,28 +41,30 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "zip:HERE glob=*.zip": lambda here: f"zip:{here}/*.zip",
     "tar:HERE glob=*.tar": lambda here: f"tar:{here}/*.tar",
     "unzip:HERE/z.zip into_subdirectories": lambda here: package.archives(here / "z.zip", into_subdirectories=True),
-    SERVICE: lambda _: f"{SERVICE}/",
+    SERVICE: lambda _: package.list_get(f"{SERVICE}/", **QUICK),
     f"{SERVICE}/pre list_path=/l get_path=/g/{{name}} names_field=N next_field=none name=x/{{name}} marker_param=m": (
         lambda _: package.list_get(
             f"{SERVICE}/pre", list_path="/l", get_path="/g/{name}", name="x/{name}", expect_type="image/*", **OTHER
         )
     ),
-    "urls:HERE/a list": lambda here: package.urls(here / "a list"),
-    "urls:HERE/a list name={host}/{path}\\ x": lambda here: package.urls(here / "a list", name="{host}/{path} x"),
-    "urls:HERE/list.csv url_field=my\\ link name_field=file": (
-        lambda here: package.urls(here / "list.csv", url_field="my link", name_field="file")
+    "urls:HERE/a list": lambda here: package.urls(here / "a list", **QUICK),
+    "urls:HERE/a list name={host}/{path}\\ x": (
+        lambda here: package.urls(here / "a list", name="{host}/{path} x", **QUICK)
     ),
-    "urls:HERE/list.tsv url_field=url": lambda here: package.urls(here / "list.tsv"),
+    "urls:HERE/list.csv url_field=my\\ link name_field=file": (
+        lambda here: package.urls(here / "list.csv", url_field="my link", name_field="file", **QUICK)
+    ),
+    "urls:HERE/list.tsv url_field=url": lambda here: package.urls(here / "list.tsv", **QUICK),
     "urls:HERE/list.jsonl url_field=url name_field=file": (
-        lambda here: package.urls(here / "list.jsonl", name_field="file")
+        lambda here: package.urls(here / "list.jsonl", name_field="file", **QUICK)
     ),
     "urls:HERE/list.parquet url_field=url name_field=file": (
-        lambda here: package.urls(here / "list.parquet", name_field="file")
+        lambda here: package.urls(here / "list.parquet", name_field="file", **QUICK)
     ),
     "urls:items#4fdf5c324f0cb9d76165143a28fa9160": (
-        lambda _: package.urls([URL, ("näme", URL), ("#2", URL), (" lead", URL)])
+        lambda _: package.urls([URL, ("näme", URL), ("#2", URL), (" lead", URL)], **QUICK)
     ),
-    "urls:items#e3b0c44298fc1c149afbf4c8996fb924": lambda _: package.urls([]),
+    "urls:items#e3b0c44298fc1c149afbf4c8996fb924": lambda _: package.urls([], **QUICK),
 }
 
 
@@ -83,7 +87,7 @@ def here(tmp_path: Path) -> Path:
 def recorded(source: Any, out: Path | str, at: Path, **options: Any) -> tuple[str, dict[str, str]]:
     """What the journal of a run calls its source, and its options."""
     with contextlib.suppress(package.RunError):  # a service that does not answer
-        package.copy(source, out, on_error="record", max_retries=0, retry_timeout=0.1, **options)
+        package.copy(source, out, on_error="record", **options)
     run = package.status(at).runs[-1]
     return run.source, dict(run.options)
 
@@ -125,8 +129,8 @@ def looks_like_an_option(here: Path) -> list[tuple[Any, Any]]:
         (package.archives(str(zips), into_subdirectories=True), package.archives(f"{zips} into_subdirectories")),
         (package.archives(str(zips), encoding="latin1"), package.archives(f"{zips} encoding=latin1")),
         (package.archives(str(zips), backslashes="separator"), package.archives(f"{zips} backslashes=separator")),
-        (package.urls(here / "a list", name="{path}"), package.urls(here / "a list name={path}")),
-        (package.urls(here / "list.csv"), package.urls(here / "list.csv url_field=url")),
+        (package.urls(here / "a list", name="{path}", **QUICK), package.urls(here / "a list name={path}")),
+        (package.urls(here / "list.csv", **QUICK), package.urls(here / "list.csv url_field=url")),
         (package.list_get(SERVICE, next_field=["a", "b"]), package.list_get(SERVICE, next_field=["a,b"])),
     ]
 

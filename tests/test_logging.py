@@ -57,7 +57,7 @@ def test_reading_says_the_same_at_the_end_of_the_loop(tree: Path, caplog: pytest
 def test_no_secret_is_logged(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(package.RunError):
-        package.copy(package.list_get("http://127.0.0.1:1", headers={"A": "s3cret"}), tree / "out", retry_timeout=0.1)
+        package.copy(package.list_get("http://127.0.0.1:1", headers={"A": "s3cret"}, retry_timeout=0.1), tree / "out")
     assert said(caplog)
     assert "s3cret" not in caplog.text
 

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import pytest
 
 import shoal as package
-from shoal import _api, _generate, _options, _read, _save, _shoal, _source_types, _sources, _unzip
+from shoal import _api, _destinations, _generate, _options, _read, _save, _shoal, _sources, _status, _unzip
+from shoal._options import SOURCES
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
 from shoal.cli.read import command as read_command
 from shoal.cli.unzip import command as unzip_command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Command
 
-ENGINE = _shoal.default_options()
 SIZES = {"memory", "limit_rate", "max_size", "shard_size"}
-# What sends the parts of a job to a cluster, which the engine knows nothing of.
-CLUSTER = {"cluster", "parts", "allow_unlocked"}
-# What only Python knows: how it tells of failures and of progress.
-OWN = {"on_error", "progress"} | CLUSTER
 OUTPUT = {"as_json", "quiet", "verbose", "log_format", "progress"}
 # One flag for each way to resume.
 RESUME = {"update", "retry_failed", "relist", "restart"}
+CLUSTER = {"cluster", "parts", "allow_unlocked"}
 
 
 def defaults(function: Any) -> dict[str, Any]:
@@ -37,106 +33,62 @@ def defaults(function: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
-SOURCES = defaults(_sources.list_get) | defaults(_sources.files) | defaults(_sources.archives) | defaults(_sources.urls)
-PYTHON = defaults(_api.copy) | SOURCES
-
-
 def long(flag: click.Option) -> str:
     """The long form of a flag."""
     return next(one for one in flag.opts if one.startswith("--"))
 
 
-def comparable(name: str, value: Any) -> Any:
-    """A default in the one form in which engine and Python can be compared."""
-    if name in SIZES and value is not None:
-        return _options.parse_size(value, name)
-    return list(value) if isinstance(value, tuple) else value
+def flags_of(command: click.Command) -> dict[str, click.Option]:
+    return {one.name or "": one for one in command.params if isinstance(one, click.Option)}
 
 
-def test_python_has_the_engines_options_and_its_defaults() -> None:
-    assert set(PYTHON) == set(ENGINE) | OWN
-    assert {name: comparable(name, PYTHON[name]) for name in ENGINE} == ENGINE
-
-
-def test_save_has_the_engines_options_but_those_of_a_network_and_of_a_second_try_with_its_defaults() -> None:
-    own = {"source_id", "header", "final_newline"}
-    given = defaults(_save.save)
-    assert set(given) - own == set(defaults(_api.copy)) - set(_save.UNUSED) - CLUSTER
-    assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
-
-
-def test_read_has_the_options_of_copy_that_mean_something_there_with_the_same_defaults() -> None:
-    own = {"order", "chunk_size"}
-    of_a_destination = {
-        *("durability", "overwrite", "keep_times", "journal", "shard_size", "shard_age"),
-        "allow_different_listings",
+@pytest.mark.parametrize("function", [*SOURCES, "parquet"])
+def test_a_function_that_describes_something_has_the_options_of_its_table_with_their_defaults(function: str) -> None:
+    table = {option["name"]: option["default"] for option in _options.tables()[function]}
+    given = {
+        name: _shoal.parse_size(value, name) if name in SIZES and value is not None else value
+        for name, value in defaults(getattr(package, function)).items()
     }
-    assert (
-        set(defaults(_read.read)) - own == set(defaults(_api.copy)) - of_a_destination - {"resume", "dry_run"} - CLUSTER
-    )
-    for name, default in defaults(_read.read).items():
-        assert name in own or default == defaults(_api.copy)[name]
+    assert given == table
 
 
-def test_the_command_read_has_every_option_of_read() -> None:
-    flags = {one.name: one for one in read_command.params if isinstance(one, click.Option)}
-    output = {"as_json", "quiet", "verbose", "log_format", "progress", "checksum", "help_all"}
-    sources = {*SOURCES, "is_list"}
-    assert set(flags) == set(defaults(_read.read)) - {"chunk_size"} | output | sources
-    given = read_command.make_context("read", ["SRC"]).params
-    for name, default in defaults(_read.read).items():
-        assert name in ("chunk_size", "progress", "on_error") or given[name] == default
+def test_each_option_of_a_run_is_in_a_signature_and_has_a_flag() -> None:
+    flags = flags_of(copy_command)
+    for option in _options.tables()["run"]:
+        assert option["name"] in defaults(_api.copy)
+        if option["name"] != "resume":
+            assert long(flags[option["name"]]) == f"--{option['flag']}"
 
 
-def test_generate_has_the_engines_options_but_those_of_a_network_and_of_names_with_its_defaults() -> None:
-    own = {"header", "final_newline"}
-    given = defaults(_generate.generate)
-    assert set(given) - own == set(defaults(_api.copy)) - set(_generate.UNUSED)
-    assert {name: given[name] for name in set(given) - own} == {name: PYTHON[name] for name in set(given) - own}
+def test_each_option_of_a_source_or_a_destination_has_a_flag_of_copy() -> None:
+    flags = flags_of(copy_command)
+    for function in (*SOURCES, "parquet"):
+        for option in _options.tables()[function]:
+            assert long(flags[option["name"]]) == f"--{option['flag']}"
 
 
-def test_the_command_generate_has_every_option_with_the_same_default() -> None:
-    flags = {one.name: one for one in generate_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(defaults(_generate.generate)) - {"resume"} | OUTPUT | {"name", "retry_failed", "restart"}
-    given = generate_command.make_context("generate", ["make:it", "3", "DST", "--name", "{}"]).params
-    for name, value in defaults(_generate.generate).items():
-        if name not in ("progress", "resume"):
-            assert long(flags[name]) == "--" + name.replace("_", "-")
-            assert given[name] == {"on_error": "record"}.get(name, value)
+@pytest.mark.parametrize(
+    ("command", "function", "more", "without"),
+    [
+        (copy_command, _api.copy, {"help_all", "is_list"} | RESUME | CLUSTER, {"resume"}),
+        (read_command, _read.read, {"help_all", "is_list", "checksum"}, {"chunk_size"}),
+        (unzip_command, _unzip.unzip, {"directory", "test", "listed"} | RESUME | CLUSTER, {"resume"}),
+        (generate_command, _generate.generate, {"retry_failed", "restart"} | CLUSTER, {"resume"}),
+    ],
+)
+def test_a_command_has_a_flag_for_each_option_of_its_function(
+    command: click.Command, function: Any, more: set[str], without: set[str]
+) -> None:
+    described = {one["name"] for table in (*SOURCES, "parquet") for one in _options.tables()[table]}
+    assert set(flags_of(command)) - described == (set(defaults(function)) - without - described) | OUTPUT | more
 
 
-def test_unzip_has_the_options_of_archives_and_those_of_copy_but_for_a_network_with_the_same_defaults() -> None:
-    given = defaults(_unzip.unzip)
-    assert set(given) == set(defaults(_sources.archives)) | set(defaults(_api.copy)) - set(_unzip.UNUSED)
-    # Archives always have times.
-    assert given == {name: PYTHON[name] for name in given} | {"keep_times": True}
-
-
-def test_the_command_unzip_has_every_option_with_the_same_default() -> None:
-    flags = {one.name: one for one in unzip_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(defaults(_unzip.unzip)) - {"resume"} | OUTPUT | RESUME | {"directory", "test", "listed"}
-    given = unzip_command.make_context("unzip", ["a.zip", "-d", "DIR"]).params
-    for name, value in defaults(_unzip.unzip).items():
-        if name not in ("progress", "resume"):
-            assert long(flags[name]) == "--" + name.replace("_", "-")
-            assert given[name] == {"on_error": "record", "keep_times": None}.get(name, value)
-
-
-def test_the_binding_is_given_every_option() -> None:
-    assert set(_options.Options.__annotations__) == set(defaults(_api.copy)) - {"progress"} - CLUSTER
-    assert set(_source_types.ListGetOptions.__annotations__) == set(defaults(_sources.list_get))
-    assert set(_source_types.ArchiveOptions.__annotations__) == set(defaults(_sources.archives))
-    assert set(inspect.signature(_options.engine_options).parameters) == set(_options.Options.__annotations__)
-
-
-def test_the_command_line_has_every_option_with_the_same_default() -> None:
-    flags = {one.name: one for one in copy_command.params if isinstance(one, click.Option)}
-    assert set(flags) == set(PYTHON) - {"resume"} | OUTPUT | RESUME | {"help_all", "is_list"}
-    given = copy_command.make_context("copy", ["SRC", "DST"]).params
-    for name in set(PYTHON) - {"progress", "resume"}:
-        flag = flags[name]
-        assert long(flag) == "--" + {"headers": "header"}.get(name, name).replace("_", "-")
-        assert given[name] == {"on_error": "record"}.get(name, PYTHON[name])
+def test_the_program_whose_types_are_checked_uses_every_function_with_options() -> None:
+    text = (Path(__file__).parent / "typed_program.py").read_text()
+    for name in package.__all__:
+        function = getattr(package, name)
+        if inspect.isfunction(function) and defaults(function):
+            assert f"shoal.{name}(" in text
 
 
 def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
@@ -145,9 +97,40 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         ("overwrite", _options.Overwrite),
         ("backslashes", _options.Backslashes),
     ):
-        flag = next(one for one in copy_command.params if one.name == name)
+        flag = flags_of(copy_command)[name]
         assert isinstance(flag.type, click.Choice)
         assert tuple(flag.type.choices) == get_args(literal)
+
+
+def test_help_shows_the_defaults(shoal: Command) -> None:
+    said = " ".join(shoal.run("copy", "--help-all").stdout.split())
+    for shown in ("[default: batch]", "SHOAL_WORKERS; default: auto", "default: 256MiB", "default: /get/{name}"):
+        assert shown in said
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("per_host", r"shoal\.urls\(…, per_host=…\)"),
+        ("timeout", r"shoal\.list_get\(…, timeout=…\)"),
+        ("shard_size", r"shoal\.parquet\(…, shard_size=…\)"),
+        ("parts", r"cluster=shoal\.cluster\(…, parts=…\)"),
+        ("layout", "parquet:DIR"),
+    ],
+)
+def test_an_option_that_is_elsewhere_is_a_type_error_that_says_where(name: str, told: str, tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError, match=told):
+        package.copy(tmp_path, tmp_path / "out", **wrong)
+
+
+def test_a_flag_of_a_network_means_nothing_for_a_directory_and_a_note_says_so(shoal: Command) -> None:
+    (shoal.directory / "tree").mkdir()
+    (shoal.directory / "tree" / "a").touch()
+    done = shoal.run("copy", "tree", "out", "--timeout", "5")
+    assert done.returncode == 0
+    assert "--timeout" in done.stderr
+    assert "means nothing for this source (tree)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -155,10 +138,11 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
     [
         _sources.archives,
         _api.copy,
+        _destinations.parquet,
         _sources.files,
         _sources.list_get,
         _api.serve,
-        _api.status,
+        _status.status,
         _generate.generate,
         _read.read,
         _save.save,
@@ -192,7 +176,7 @@ def test_every_parameter_is_documented_and_no_other(function: Any) -> None:
     ],
 )
 def test_a_size_is_read(text: int | str, size: int) -> None:
-    assert _options.parse_size(text, "memory") == size
+    assert _shoal.parse_size(text, "memory") == size
 
 
 @pytest.mark.parametrize(
@@ -202,14 +186,12 @@ def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str, default: int, given: int
 ) -> None:
     option = name.lower()
-    options = {one: value for one, value in defaults(_api.copy).items() if one not in {"progress", *CLUSTER}}
+    untouched = defaults(_api.copy)
     monkeypatch.setenv(f"SHOAL_{name}", text)
-    made: dict[str, Any] = dict(_options.engine_options(**options))
-    assert made[option] == default
-    made = dict(_options.engine_options(**{**options, option: given}))
-    assert made[option] == given
-    made = dict(_options.engine_options(**{**options, option: f"{options[option]}"}))
-    assert made[option] == comparable(option, f"{options[option]}"), (
+    assert _shoal.checked("run", _options.given(untouched))[option] == default
+    assert _shoal.checked("run", _options.given({**untouched, option: given}))[option] == given
+    same = f"{untouched[option]}"
+    assert _shoal.checked("run", _options.given({**untouched, option: same}))[option] in (same, 256 << 20), (
         "what a caller writes stays, also if it is the default"
     )
     monkeypatch.setenv(f"SHOAL_{name}", "lots")
@@ -231,27 +213,7 @@ def test_a_variable_of_the_environment_counts_for_the_command_line_too(shoal: Co
 @pytest.mark.parametrize("text", [0, -1, True, 1.5, "", "MiB", "1 XB", "10P", "-5", "1e9", "0", "nan", 1 << 63, None])
 def test_what_is_not_a_size_is_refused(text: Any) -> None:
     with pytest.raises(package.ConfigError, match="memory"):
-        _options.parse_size(text, "memory")
-
-
-def test_an_option_that_is_elsewhere_or_gone_is_refused_with_what_to_write_instead(
-    shoal: Command, tmp_path: Path
-) -> None:
-    functions: list[Any] = [package.copy, package.unzip, package.save]
-    for function in functions:
-        with pytest.raises(TypeError, match=r"'layout': .* use the destination \"parquet:DIR\""):
-            function("source", tmp_path / "out", layout="partition")
-    readers: list[Any] = [package.copy, package.read]
-    for function in readers:
-        with pytest.raises(TypeError, match=r"'list_path': .* shoal\.list_get\(…, list_path=…\)"):
-            function("source", list_path="/names")
-    for command in (("copy", "a.zip", "out"), ("unzip", "a.zip", "-d", "out")):
-        done = shoal.run(*command, "--layout", "names")
-        assert done.returncode == 2
-        assert "hint: to pack objects into few files" in done.stderr
-        assert "use the destination parquet:DIR" in done.stderr
-    assert not (shoal.directory / "out").exists()
-    assert not (tmp_path / "out").exists()
+        _shoal.parse_size(text, "memory")
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -263,17 +225,9 @@ WRONG: list[tuple[str, Any]] = [
     ("memory", "lots"),
     ("durability", "always"),
     ("overwrite", "sometimes"),
-    ("max_retries", -1),
-    ("retry_timeout", 0),
-    ("retry_timeout", float("nan")),
-    ("timeout", float("inf")),
-    ("timeout", -1.0),
-    ("connect_timeout", "10"),
     ("include", [""]),
     ("exclude", [1]),
     ("limit_rate", 0),
-    ("shard_size", 0),
-    ("shard_age", -1.0),
     ("max_failures", -1),
     ("on_error", "ignore"),
     ("resume", "again"),
@@ -287,6 +241,33 @@ def test_a_value_that_an_option_does_not_take_is_a_config_error_that_names_it(
     with pytest.raises(package.ConfigError, match=name):
         package.copy("http://127.0.0.1:1", tmp_path / "out", **{name: value})
     assert not (tmp_path / "out").exists()
+
+
+WRONG_OF_OTHERS: list[tuple[str, str, Any]] = [
+    ("list_get", "max_retries", -1),
+    ("list_get", "retry_timeout", 0),
+    ("list_get", "retry_timeout", float("nan")),
+    ("urls", "timeout", float("inf")),
+    ("urls", "timeout", -1.0),
+    ("urls", "connect_timeout", "10"),
+    ("urls", "per_host", 0),
+    ("urls", "limit_requests", 0),
+    ("list_get", "headers", {"na me": "x"}),
+    ("list_get", "headers", {"X": 1}),
+    ("list_get", "pipeline", 1),
+    ("list_get", "allow_host", [""]),
+    ("list_get", "names_field", ""),
+    ("parquet", "shard_size", 0),
+    ("parquet", "shard_age", -1.0),
+]
+
+
+@pytest.mark.parametrize(("function", "name", "value"), WRONG_OF_OTHERS)
+def test_a_description_with_a_value_that_an_option_does_not_take_is_a_config_error_that_names_it(
+    function: str, name: str, value: Any
+) -> None:
+    with pytest.raises(package.ConfigError, match=name):
+        getattr(package, function)("x", **{name: value})
 
 
 WRONG_OF_ARCHIVES: list[tuple[str, Any]] = [
@@ -319,7 +300,8 @@ def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that
 def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
     (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
     given: dict[str, Any] = {name: value}
-    with pytest.raises(package.ConfigError, match=f"`{name}` is too large: the maximum is 4294967295"):
+    most = 65_536 if name == "workers" else 4_294_967_295
+    with pytest.raises(package.ConfigError, match=f"`{name}` is too large: the maximum is {most}"):
         package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
 
 

@@ -73,7 +73,7 @@ def test_any_bytes_arrive_from_files_archives_and_items(tmp_path: Path) -> None:
 
 def test_files_have_about_the_size_given(tmp_path: Path, service: Service) -> None:
     url = service(synthetic="400000:100").url
-    package.copy(url, f"parquet:{tmp_path}/out", shard_size="300kB")
+    package.copy(url, package.parquet(tmp_path / "out", shard_size="300kB"))
     check_synthetic(tmp_path / "out", 400_000)
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert len(files) > 1

@@ -91,7 +91,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("parquet")
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        report = package.copy(url, f"parquet:{directory}", keep_times=True, memory="8MiB", shard_size="100kB")
+        report = package.copy(url, package.parquet(directory, shard_size="100kB"), keep_times=True, memory="8MiB")
     finally:
         server.shutdown()
         thread.join()

@@ -108,7 +108,7 @@ def test_what_shoal_packed_is_unpacked_again_with_its_times(tmp_path: Path, shoa
         path = tmp_path / "tree" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    package.copy(tmp_path / "tree", f"parquet:{tmp_path}/packed", shard_size="200kB")
+    package.copy(tmp_path / "tree", package.parquet(tmp_path / "packed", shard_size="200kB"))
     done = shoal.run("copy", f"parquet:{tmp_path}/packed", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done
     assert tree(tmp_path / "out") == made

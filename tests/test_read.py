@@ -230,7 +230,7 @@ def test_a_source_that_is_not_there_or_none_at_all_is_refused_at_once(tmp_path: 
 def test_a_run_that_cannot_go_on_raises_after_what_came_before(service: Service) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        reader = package.read(f"http://127.0.0.1:{nobody.getsockname()[1]}", retry_timeout=0.5)
+        reader = package.read(package.list_get(f"http://127.0.0.1:{nobody.getsockname()[1]}", retry_timeout=0.5))
         with pytest.raises(package.RunError) as raised:
             next(reader)
     assert raised.value.report is not None

@@ -209,7 +209,7 @@ def test_a_name_that_is_not_utf8_is_a_failure_with_its_reason(tmp_path: Path) ->
 
 
 def test_an_error_that_ends_the_run_comes_through_the_stream() -> None:
-    reader = package.read("http://127.0.0.1:9", retry_timeout=0.2)
+    reader = package.read(package.list_get("http://127.0.0.1:9", retry_timeout=0.2))
     with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
         pyarrow.table(reader.batches())
 

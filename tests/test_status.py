@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -68,8 +68,8 @@ def test_a_retry_that_was_stopped_is_not_complete_and_its_objects_are_named(shoa
     with mute_port() as port:
         urls = shoal.directory / "list"
         urls.write_text("".join(f"http://127.0.0.1:{port}/{n}\n" for n in range(3)))
-        options: dict[str, Any] = {"timeout": 0.5, "retry_timeout": 0.5}
-        assert package.copy(package.urls(urls), out, on_error="record", **options).failed == 3
+        source = package.urls(urls, timeout=0.5, retry_timeout=0.5)
+        assert package.copy(source, out, on_error="record").failed == 3
         assert package.status(out).runs[0].completed is not None
         with shoal.start("copy", "--urls", urls, out) as retrying:
             while package.status(out).runs[0].deferred < 3:

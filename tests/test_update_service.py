@@ -82,7 +82,9 @@ class Site:
         self.handler: Any = type("Answering", (Handler,), own)
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(self.handler, directory=directory))
         url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.source = package.list_get(url, list_path="/names.json", names_field="[]", get_path="/{name}")
+        self.source = package.list_get(
+            url, list_path="/names.json", names_field="[]", get_path="/{name}", max_retries=1
+        )
 
     def make(self, names: list[str], text: str, changed: float, below: str = "") -> None:
         for name in names:
@@ -165,7 +167,7 @@ def test_an_older_version_put_in_its_place_is_fetched_where_the_service_says_its
 def test_an_answer_that_nothing_has_changed_is_no_object_where_nothing_is(tmp_path: Path) -> None:
     with site(tmp_path / "site", always_304=True) as served:
         served.make(NAMES[:3], "old", OLD)
-        report = package.copy(served.source, tmp_path / "out", keep_times=True, on_error="record", max_retries=1)
+        report = package.copy(served.source, tmp_path / "out", keep_times=True, on_error="record")
         assert (report.written, report.failed) == (0, 3), report
         assert {failure.kind for failure in report.failures} == {"bad-answer"}
         assert not list((tmp_path / "out").glob("file-*"))
@@ -194,8 +196,6 @@ def test_where_a_redirect_leads_an_answer_that_nothing_has_changed_is_not_believ
         served.make(NAMES[:3], "old", OLD, below="v1")
         assert package.copy(served.source, tmp_path / "out", keep_times=True).written == 3
         served.handler.always_304 = True
-        report = package.copy(
-            served.source, tmp_path / "out", keep_times=True, resume="update", on_error="record", max_retries=1
-        )
+        report = package.copy(served.source, tmp_path / "out", keep_times=True, resume="update", on_error="record")
         assert (report.unchanged, report.failed) == (0, 3), report
         assert {failure.kind for failure in report.failures} == {"bad-answer"}

@@ -157,7 +157,7 @@ def test_46_a_whole_answer_that_says_it_is_a_part_is_a_failure(server: UrlServer
     for path, part in (("/part", "bytes 0-9/20"), ("/rest", "bytes 10-19/20"), ("/all", "bytes 0-9/10")):
         server.answers[path] = Answer(b"0123456789", headers={"Content-Range": part})
     list_file = write(tmp_path / "list", *(f"{server.url}/{name}" for name in ("part", "rest", "all")))
-    report = copy(package.urls(list_file), tmp_path / "out", max_retries=1)
+    report = copy(package.urls(list_file, max_retries=1), tmp_path / "out")
     assert {failure.name: failure.kind for failure in report.failures} == {"part": "protocol", "rest": "protocol"}
     assert tree(tmp_path / "out") == {"all": b"0123456789"}
 
@@ -441,8 +441,8 @@ def test_an_object_is_given_up_when_its_retry_timeout_ends_however_many_retries_
     with UrlServer(status=503) as server:
         list_file = tmp_path / "list"
         list_file.write_text(f"{server.url}/a\n")
-        source = package.urls(list_file)
-        report = package.copy(source, tmp_path / "out", retry_timeout=3, max_retries=1_000, on_error="record")
+        source = package.urls(list_file, retry_timeout=3, max_retries=1_000)
+        report = package.copy(source, tmp_path / "out", on_error="record")
     assert report.failed == 1
     assert 0 < len(server.requests) < 100
     assert report.seconds >= 3

@@ -32,7 +32,9 @@ def test_a_slow_a_failing_and_an_absent_host_do_not_hold_up_the_others(tmp_path:
     with contextlib.ExitStack() as stack:
         hosts = Mixed(stack, healthy=17, each=2_000, delay=0.02)
         alone, _ = hosts.time(package.urls(write(tmp_path / "alone", hosts.lines(only_healthy=True))), "null:")
-        took, report = hosts.time(package.urls(write(tmp_path / "list", hosts.lines())), tmp_path / "out")
+        took, report = hosts.time(
+            package.urls(write(tmp_path / "list", hosts.lines()), retry_timeout=5), tmp_path / "out"
+        )
         assert report.written == 18 * 2_000
         assert report.failed == 2 * 2_000
         assert report.total.unfinished == 0
@@ -91,7 +93,7 @@ def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
         random.Random(0).shuffle(lines)
         beside = write(tmp_path / "beside", iter(lines))
         hosts.assert_not_held_up(shoal, beside, at_most=5, why="an absent host is given up after 10 s")
-        report = package.copy(package.urls(beside), tmp_path / "out", retry_timeout=2, on_error="record")
+        report = package.copy(package.urls(beside, retry_timeout=2), tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, absent * each, 0)
         assert report.seconds < 15
 
@@ -154,8 +156,8 @@ def test_objects_of_a_host_that_stays_away_fail_a_few_at_a_time_while_others_hav
 
         names = (hosts.slow.url, hosts.failing.url)
         lines = (line for line in hosts.lines() if not any(name in line for name in names))
-        source = package.urls(write(tmp_path / "list", lines))
-        report = package.copy(source, "null:", retry_timeout=1, on_error="record", progress=progress)
+        source = package.urls(write(tmp_path / "list", lines), retry_timeout=1)
+        report = package.copy(source, "null:", on_error="record", progress=progress)
         assert (report.written, report.failed) == (hosts.wanted, hosts.each)
         assert 0 < failed[-1] < hosts.each / 2, failed
 
@@ -175,7 +177,7 @@ def test_hosts_that_share_few_connections_are_all_served(tmp_path: Path, shoal: 
 RUN = """
 import sys
 import shoal
-total = shoal.copy(shoal.urls(sys.argv[1]), sys.argv[2], on_error="record", retry_timeout=5).total
+total = shoal.copy(shoal.urls(sys.argv[1], retry_timeout=5), sys.argv[2], on_error="record").total
 memory = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
 print(total.written, total.failed, total.unfinished, memory)
 """

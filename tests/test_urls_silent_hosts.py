@@ -39,8 +39,8 @@ def test_hundreds_of_silent_hosts_do_not_hold_up_the_others(
         random.Random(0).shuffle(lines)
         beside = write(tmp_path / "beside", iter(lines))
         hosts.assert_not_held_up(shoal, beside, at_most=5, why="a silent host is given up after 20 s")
-        options: dict[str, Any] = {"retry_timeout": 2, "on_error": "record", "connect_timeout": 1.5, "timeout": 1.5}
-        report = package.copy(package.urls(beside), tmp_path / "out", **options)
+        source = package.urls(beside, retry_timeout=2, connect_timeout=1.5, timeout=1.5)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, count * each, 0)
 
 
@@ -135,8 +135,8 @@ def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_
         lines = [*hosts.lines(only_healthy=True)]
         lines += [f"{name}\thttp://127.1.0.{name[1:].split('/')[0]}:{silent.port}/get/{name}" for name in objects]
         random.Random(0).shuffle(lines)
-        source = package.urls(write(tmp_path / "list", iter(lines)))
-        report = package.copy(source, tmp_path / "out", timeout=120, progress=progress)
+        source = package.urls(write(tmp_path / "list", iter(lines)), timeout=120)
+        report = package.copy(source, tmp_path / "out", progress=progress)
         assert (report.written, report.failed, report.total.unfinished) == (46_000, 0, 0)
         assert all((tmp_path / "out" / name).read_bytes() == body for name, body in objects.items())
         assert silent.depth > 1, "nothing was sent ahead"
@@ -156,8 +156,8 @@ def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_no
         lines += [f"o/{n}\t{other.url}/{n}" for n in range(1_000)]
         for n in range(per_host):  # all connections at once
             host.answers[f"/{n}"] = Answer(b"never", cut=0, held=never)
-        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
-        report = package.copy(source, tmp_path / "out", timeout=2, retry_timeout=4, on_error="record")
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host, timeout=2, retry_timeout=4)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (1_300 - per_host, per_host, 0)
         assert report.seconds < 40
 
@@ -190,8 +190,8 @@ def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_u
         lines = [f"h{h}/{n}\t{hosts.url_of(h, n)}" for h in range(1, 9) for n in range(100)]
         lines += [f"o/{n}\t{other.url}/o/{n}" for n in range(1_000)]
         random.Random(0).shuffle(lines)
-        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host)
-        report = package.copy(source, tmp_path / "out", timeout=10, retry_timeout=5, on_error="record")
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=per_host, timeout=10, retry_timeout=5)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (1_800, 0, 0)
 
 
@@ -202,8 +202,8 @@ def test_a_redirect_to_a_host_whose_first_requests_hang_is_followed_again(tmp_pa
         for n in range(300):
             shortener.answers[f"/{n}"] = Answer(status=302, headers={"Location": target.url_of(1, n)})
         lines = [f"{shortener.url}/{n}" for n in range(300)]
-        source = package.urls(write(tmp_path / "list", iter(lines)))
-        report = package.copy(source, tmp_path / "out", timeout=10, retry_timeout=5, on_error="record")
+        source = package.urls(write(tmp_path / "list", iter(lines)), timeout=10, retry_timeout=5)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (300, 0, 0)
 
 
@@ -226,8 +226,8 @@ def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up
         other.on_objects(drip(0.1, size=6))  # it answers all the time
         lines = [f"h/{name}\t{host.url}/get/{name}" for name in objects]
         lines += [f"o/{name}\t{other.url}/get/{name}" for name in others]
-        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=2)
-        report = package.copy(source, tmp_path / "out", timeout=9, retry_timeout=1, on_error="record")
+        source = package.urls(write(tmp_path / "list", iter(lines)), per_host=2, timeout=9, retry_timeout=1)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (172, 0, 0)
         assert (tmp_path / "out" / "h" / "large").read_bytes() == objects["large"]
         assert len(host.asked("large")) == 1
@@ -244,9 +244,8 @@ def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> No
         lines = [f"short/{n}\t{shortener.url}/{n}" for n in range(40)]
         lines += [f"o/{n}\t{others.url}/o/{n}" for n in range(500)]
         random.Random(0).shuffle(lines)
-        source = package.urls(write(tmp_path / "list", iter(lines)))
-        options: dict[str, Any] = {"timeout": 1, "connect_timeout": 1, "retry_timeout": 2, "on_error": "record"}
-        report = package.copy(source, tmp_path / "out", **options)
+        source = package.urls(write(tmp_path / "list", iter(lines)), timeout=1, connect_timeout=1, retry_timeout=2)
+        report = package.copy(source, tmp_path / "out", on_error="record")
         assert (report.written, report.failed, report.total.unfinished) == (520, 20, 0)
         assert all("127.0.0.3" in why and why.endswith(" where a redirect leads") for why in reasons(tmp_path / "out"))
         assert report.seconds < 12, "an object is given up once its target has been silent for 2 s"
@@ -282,9 +281,9 @@ def test_objects_of_hosts_that_stay_away_fail_again_when_only_they_are_left(tmp_
         others = stack.enter_context(UrlServer("127.0.0.1"))
         port = stack.enter_context(bound_socket(address="0.0.0.0")).getsockname()[1]
         lines = [*lines_of("absent", port, 3, 5), *(f"o/{n}\t{others.url}/{n}" for n in range(100))]
-        source = package.urls(write(tmp_path / "list", iter(lines)))
+        source = package.urls(write(tmp_path / "list", iter(lines)), retry_timeout=1)
         for resume in ("auto", "auto", "failed"):
-            report = package.copy(source, tmp_path / "out", retry_timeout=1, on_error="record", resume=resume)
+            report = package.copy(source, tmp_path / "out", on_error="record", resume=resume)
             total = report.total
             assert (total.listed, total.written, total.failed, total.unfinished) == (115, 100, 15, 0)
             assert all("connection refused" in reason for reason in reasons(tmp_path / "out"))
@@ -297,9 +296,8 @@ def test_silent_hosts_are_given_up_also_where_none_may_hang(tmp_path: Path, opti
         port = stack.enter_context(black_hole("0.0.0.0"))
         lines = [*hosts.lines(only_healthy=True), *lines_of("silent", port, 5, 4)]
         random.Random(0).shuffle(lines)
-        source = package.urls(write(tmp_path / "list", iter(lines)))
-        times: dict[str, Any] = {"connect_timeout": 0.3, "retry_timeout": 1}
-        report = package.copy(source, tmp_path / "out", on_error="record", **times, **options)
+        source = package.urls(write(tmp_path / "list", iter(lines)), connect_timeout=0.3, retry_timeout=1)
+        report = package.copy(source, tmp_path / "out", on_error="record", **options)
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, 20, 0)
 
 
@@ -317,7 +315,7 @@ def test_a_silent_host_that_is_there_again_in_time_loses_nothing(tmp_path: Path)
         there: list[UrlServer] = []
         lines = [f"back/{n}\thttp://127.0.0.2:{port}/{n}" for n in range(100)]
         lines += [f"o/{n}\t{others.url}/{n}" for n in range(2_000)]
-        source = package.urls(write(tmp_path / "list", iter(lines)))
-        report = package.copy(source, tmp_path / "out", connect_timeout=2, progress=progress)
+        source = package.urls(write(tmp_path / "list", iter(lines)), connect_timeout=2)
+        report = package.copy(source, tmp_path / "out", progress=progress)
         assert (report.written, report.failed, report.total.unfinished) == (2_100, 0, 0)
         assert there, "the run was over before"

@@ -97,7 +97,7 @@ def test_no_text_form_of_a_service_has_a_secret() -> None:
     for text in (repr(service), f"{service}", "%s" % service, repr([service])):  # noqa: UP031
         assert "s3cret" not in text
         assert "pass" not in text
-    assert service.options()["headers"] == (("Authorization", "s3cret"),)
+    assert service.headers == (("Authorization", "s3cret"),)
 
 
 def test_every_public_result_is_a_value() -> None:

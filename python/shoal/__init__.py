@@ -8,7 +8,8 @@ Here: the public names. The functions are in `_api.py`, `_read.py`, `_save.py`, 
 the command line in `cli/`.
 """
 
-from shoal._api import copy, serve, status
+from shoal._api import copy, serve
+from shoal._destinations import Cluster, cluster, parquet
 from shoal._errors import (
     ConfigError,
     CredentialsError,
@@ -47,8 +48,9 @@ from shoal._report import (
 )
 from shoal._save import save
 from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
-from shoal._source_types import Archives, Files, ListGet, Urls
+from shoal._source_types import Archives, Files, ListGet, Parquet, Urls
 from shoal._sources import archives, files, list_get, urls
+from shoal._status import status
 from shoal._unzip import unzip
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "Archives",
     "Batch",
     "Batches",
+    "Cluster",
     "ConfigError",
     "Counts",
     "CredentialsError",
@@ -75,6 +78,7 @@ __all__ = [
     "ObjectError",
     "ObjectsFailedError",
     "Owner",
+    "Parquet",
     "PartStatus",
     "PermissionDeniedError",
     "Progress",
@@ -96,6 +100,7 @@ __all__ = [
     "Urls",
     "__version__",
     "archives",
+    "cluster",
     "col",
     "copy",
     "count",
@@ -103,6 +108,7 @@ __all__ = [
     "generate",
     "list_get",
     "list_objects",
+    "parquet",
     "read",
     "save",
     "serve",

@@ -1,4 +1,4 @@
-"""The functions copy, serve and status. Each validates its arguments and calls the engine.
+"""The functions copy and serve. Each validates its arguments and calls the engine.
 
 Not here: the sources (`_sources.py`), the effect of an option in the engine (its `options.rs`), the result types
 (`_report.py`).
@@ -7,37 +7,34 @@ Not here: the sources (`_sources.py`), the effect of an option in the engine (it
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shoal import _shoal
+from shoal._destinations import destination_form
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
-    SHARD_AGE,
-    SHARD_SIZE,
     WORKERS,
     Durability,
     OnError,
     Overwrite,
     Part,
     Path,
-    Patterns,
     ProgressOption,
     Resume,
     Size,
     Workers,
-    engine_options,
-    hosts,
+    given,
+    points_to_options,
 )
-from shoal._sources import points_elsewhere, source_options
+from shoal._sources import source_form
 from shoal._watch import Watch, shown
 
 if TYPE_CHECKING:
-    from shoal._report import Report, Status
-    from shoal._source_types import Source
+    from shoal._destinations import Cluster
+    from shoal._report import Report
+    from shoal._source_types import Destination, Source
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -51,58 +48,37 @@ def on_clusters(function: F) -> F:
             from shoal._cluster import Job, run  # imported here: `import shoal` must be fast
 
             return run(Job(cast("Any", function), args, options))
-        if options.get("parts") is not None:
-            raise ConfigError("`parts` needs `cluster`", hint="for one part of a job, use `part`")
         return function(*args, **options)
 
     return cast("F", call)
 
 
-def destination_text(destination: Path) -> str:
-    """Returns a destination as text.
-
-    Raises:
-        ConfigError: It is not a path.
-    """
-    given: object = destination  # typed callers pass nothing else; others get an error
-    text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
-    if not isinstance(text, str):
-        raise ConfigError(f"`destination` must be a path, got {given!r}")
-    return text
-
-
-@points_elsewhere
+@points_to_options
 @on_clusters
 def copy(
     source: Source,
-    destination: Path,
+    destination: Destination,
     *,
-    include: Patterns = (),
-    exclude: Patterns = (),
+    # scripts/signatures.py writes these lines.
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     overwrite: Overwrite = "never",
     keep_times: bool | None = None,
-    shard_size: Size = SHARD_SIZE,
-    shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
     allow_different_listings: bool = False,
-    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
-    parts: int | None = None,  # noqa: ARG001  # likewise
-    allow_unlocked: bool = False,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
-    on_error: OnError = "raise",
     max_failures: int | None = None,
-    max_retries: int = 10,
-    retry_timeout: float = 180.0,
-    timeout: float = 30.0,
-    connect_timeout: float = 10.0,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
+    on_error: OnError = "raise",
+    # End.
+    cluster: str | Cluster | None = None,  # `on_clusters` runs it
     progress: ProgressOption = None,
 ) -> Report:
     """Copies every object of a source into a directory, and resumes an earlier call that was stopped.
@@ -130,41 +106,31 @@ def copy(
         keep_times: Set the modification time that the source has for a file, if it has one. By default for files and
             archives, not for a service. If the times of a service were kept, an update fetches only what has changed
             since.
-        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
-        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
-            `"update"` lists everything and copies what is new or differs. `"restart"` reads everything
-            again, compares all bytes and copies what differs. The last two accept other filters.
+            `"update"` lists everything and copies what is new or differs. `"restart"` reads everything again, compares
+            all bytes and copies what differs. The last two accept other filters.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
-        allow_different_listings: Whether a part may be complete although other parts have listed different names, for
-            a source that changes meanwhile. One that has listed nothing beside others that have is always an error.
-        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
-            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
-        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
-        allow_unlocked: With `cluster`: continue although locks of the destination do not reach all
-            nodes (`docs/clusters.md`).
+        allow_different_listings: Whether a part may be complete although other parts have listed different names, for a
+            source that changes meanwhile. One that has listed nothing beside others that have is always an error.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
-        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
-            exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
-        max_retries: How often to retry one object.
-        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
-        timeout: Seconds without a byte from the host after which a request has failed.
-        connect_timeout: Seconds after which an attempt to connect has failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
             Only threads of this call change.
         memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
+        cluster: `"ray"` or `shoal.cluster(…)`: run all parts of the job on a Ray cluster (`docs/clusters.md`).
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
             second; an exception that it raises stops the run and is raised here.
 
@@ -190,33 +156,8 @@ def copy(
         >>> report.written, report.bytes, report.ok
         (1000, 100000, True)
     """
-    options = engine_options(
-        workers=workers,
-        nice=nice,
-        memory=memory,
-        durability=durability,
-        overwrite=overwrite,
-        keep_times=keep_times,
-        shard_size=shard_size,
-        shard_age=shard_age,
-        journal=journal,
-        max_retries=max_retries,
-        retry_timeout=retry_timeout,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        include=include,
-        exclude=exclude,
-        limit_rate=limit_rate,
-        max_failures=max_failures,
-        on_error=on_error,
-        ignore_vanished=ignore_vanished,
-        resume=resume,
-        allow_different_listings=allow_different_listings,
-        dry_run=dry_run,
-        part=part,
-    )
-    where, target = source_options(source), destination_text(destination)
-    with Watch(progress, lambda: f"copying {shown(where)} to {target}") as watch:
+    options, where, target = given(locals()), source_form(source), destination_form(destination)
+    with Watch(progress, lambda: f"copying {shown(where)} to {target[0]}") as watch:
         return watch.ended(_shoal.copy(where, target, options, watch.progress))
 
 
@@ -262,45 +203,13 @@ def serve(
     """
     if (directory is None) == (synthetic is None):
         raise ConfigError("pass exactly one of `directory` and `synthetic`")
+    others = (allow_host,) if isinstance(allow_host, str) else tuple(allow_host)
+    for name in others:
+        if type(name) is not str or not name:
+            raise ConfigError(f"`allow_host` must contain hosts, got {name!r}")
     for value, least, most, option in ((port, 0, 65535, "port"), (page_size, 1, 1 << 31, "page_size")):
         if type(value) is not int or not least <= value <= most:
             raise ConfigError(f"`{option}` must be a whole number from {least} to {most}, got {value!r}")
     # The only name that is the same everywhere; any other would need a lookup, and may have several addresses.
     address = "127.0.0.1" if host == "localhost" else host
-    return _shoal.Server(directory, synthetic, address, port, page_size, access_log, hosts(allow_host))
-
-
-def status(
-    path: Path, *, failures: int | None = 100, skipped: int | None = 100, allow_different_listings: bool = False
-) -> Status:
-    """Reads a journal without changing it; a run may be in progress.
-
-    Args:
-        path: The destination of a run (`"parquet:DIR"` too), or the path given as `journal=`.
-        failures: How many failures of each run to read; None reads all of them into memory.
-        skipped: How many names of skipped links, pipes and duplicates to read for each run; None reads all that the
-            journal has, at most 100,000.
-        allow_different_listings: Whether a job may be complete although its parts have listed different names.
-
-    Returns:
-        The process that works on the destination, and for each run in its journal the counts, whether it is complete,
-        failures with their reasons, and the rate over time. Of a job in parts (`part=`), each part with its run;
-        `.complete` is true only if all parts are, and have listed the same names.
-
-    Raises:
-        ConfigError: There is no journal, or `failures` or `skipped` is negative.
-        JournalError: The journal cannot be read.
-
-    Example:
-        >>> with shoal.serve(synthetic="10:10") as service:
-        ...     _ = shoal.copy(service.url, "copied/")
-        >>> shoal.status("copied/").runs[-1].total.written
-        10
-    """
-    for name, count in (("failures", failures), ("skipped", skipped)):
-        if count is not None and count < 0:
-            raise ConfigError(f"`{name}` must not be negative, got {count}")
-    if isinstance(path, str):
-        path = path.removeprefix("parquet:")
-    shown, names = (sys.maxsize if count is None else count for count in (failures, skipped))
-    return _shoal.status(path, shown, names, allow_different_listings)
+    return _shoal.Server(directory, synthetic, address, port, page_size, access_log, others)

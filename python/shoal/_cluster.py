@@ -14,16 +14,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoal import _shoal
+from shoal._destinations import Cluster, cluster, destination_form
 from shoal._errors import ConfigError, ObjectsFailedError
-from shoal._options import parse_size
 from shoal._report import Counts, NodeProgress, Progress, Report
-from shoal._source_types import Archives, Files, ListGet, Urls
+from shoal._source_types import Described, ListGet, Urls
+from shoal._value import Value
 
 if TYPE_CHECKING:
     from shoal._options import Part
+
+V = TypeVar("V", bound=Value)
 
 PARTS_PER_SLOT = 8  # parts for each that can run at once: one slow part then delays the end by little
 FAILURES_SHOWN = 20
@@ -46,20 +49,17 @@ class Job:
         bound = inspect.signature(function).bind(*args, **options)
         self.name = function.__name__
         self.arguments: dict[str, Any] = dict(bound.arguments)
-        self.cluster = str(self.arguments.pop("cluster"))
-        self.parts: int | None = self.arguments.pop("parts", None)
-        self.allow_unlocked = bool(self.arguments.pop("allow_unlocked", False))
+        where = self.arguments.pop("cluster")
+        self.cluster: Cluster = cluster(where) if isinstance(where, str) else where
         self.allows_different = bool(self.arguments.get("allow_different_listings"))
         self.progress = self.arguments.pop("progress", None)
         for option in ("part", "journal", "dry_run"):
             if self.arguments.pop(option, None):
                 raise ConfigError(f"`{option}` does not work with `cluster`", hint=f"leave out `{option}`")
-        if self.parts is not None and (type(self.parts) is not int or self.parts < 1):
-            raise ConfigError(f"`parts` must be a whole number of at least 1, got {self.parts!r}")
         for argument in ("source", "archives"):
             if argument in self.arguments:
                 self.arguments[argument] = absolute(self.arguments[argument])
-        self.arguments["destination"] = absolute(os.fspath(self.arguments["destination"]))
+        self.arguments["destination"] = absolute(self.arguments["destination"])
         made = self.arguments.get("function")
         if made is not None and getattr(made, "__module__", None) == "__main__":
             raise ConfigError(
@@ -74,19 +74,19 @@ class Job:
     @property
     def directory(self) -> Path | None:
         """The directory at the destination; None for `null:`."""
-        text: str = self.arguments["destination"]
+        text = destination_form(self.arguments["destination"])[0]
         return None if text == "null:" else Path(text.removeprefix("parquet:"))
 
     def source_facts(self) -> dict[str, str]:
         """Returns what this machine sees of the paths of the source. Of many paths, only of the first."""
         source = self.arguments.get("source", self.arguments.get("archives"))
-        if isinstance(source, Urls) and isinstance(source.list, str):
+        if isinstance(source, Urls) and isinstance(source.what, str):
             # A list that changes meanwhile is compared only if it should not.
-            return {source.list: fact(source.list, whole=not self.allows_different)}
-        paths = getattr(source, "paths", source)
+            return {source.what: fact(source.what, whole=not self.allows_different)}
+        paths = getattr(source, "what", source)
         if isinstance(paths, str | os.PathLike):
             paths = [paths]
-        if isinstance(paths, ListGet) or paths is None:
+        if isinstance(source, ListGet) or paths is None:
             return {}
         texts = map(str, itertools.islice(paths, PATHS_SEEN))
         return {text: fact(without_prefix(text)) for text in texts if "://" not in text}
@@ -96,14 +96,14 @@ class Job:
         notes, at_once = [], f"since {running} ran at once"
         limit, source = self.arguments.get("limit_rate"), self.arguments.get("source")
         if limit is not None:
-            own = max(1, parse_size(limit, "limit_rate") // running)
+            own = max(1, _shoal.parse_size(limit, "limit_rate") // running)
             self.arguments["limit_rate"] = own
             notes.append(f"`limit_rate`: each part was limited to {own:,} bytes per second, {at_once}")
         if isinstance(source, Urls) and running > 1:
             shares: dict[str, Any] = {"per_host": max(1, source.per_host // running)}
             if source.limit_requests is not None:
                 shares["limit_requests"] = source.limit_requests / running
-            self.arguments["source"] = changed(source, **shares)
+            self.arguments["source"] = changed(source, options=source.options | shares)
             told = ", ".join(f"`{name}` {value:g}" for name, value in shares.items())
             notes.append(f"each part had {told}, {at_once}")
         return notes
@@ -136,8 +136,8 @@ def without_prefix(text: str) -> str:
     return text.removeprefix(next((prefix for prefix in PREFIXES if text.startswith(prefix)), ""))
 
 
-def changed(value: Any, **fields: Any) -> Any:
-    """Returns a source with some other fields."""
+def changed(value: V, **fields: Any) -> V:
+    """Returns a value with some other fields."""
     return type(value)(**{name: getattr(value, name) for name in type(value)._fields} | fields)
 
 
@@ -145,14 +145,12 @@ def absolute(source: Any) -> Any:
     """Returns a source or a destination with absolute paths."""
     if isinstance(source, ListGet):
         return source
-    if isinstance(source, Files | Archives):
-        return changed(source, paths=absolute(source.paths))
-    if isinstance(source, Urls):
-        if not isinstance(source.list, str) or source.list == "-":
-            raise ConfigError(
-                "on a cluster, a list of URLs must be a file", hint="write the list to a file that all nodes can read"
-            )
-        return changed(source, list=absolute(source.list))
+    if isinstance(source, Urls) and (not isinstance(source.what, str) or source.what == "-"):
+        raise ConfigError(
+            "on a cluster, a list of URLs must be a file", hint="write the list to a file that all nodes can read"
+        )
+    if isinstance(source, Described):
+        return changed(source, what=absolute(source.what))
     if not isinstance(source, str | os.PathLike):
         return tuple(absolute(path) for path in source)
     text = os.fspath(source)
@@ -169,8 +167,6 @@ def run(job: Job) -> Report:
     Raises:
         ConfigError: The cluster is not known, or what it needs is not installed.
     """
-    if job.cluster != "ray" and not job.cluster.startswith("ray://"):
-        raise ConfigError(f"`cluster` must be 'ray' or 'ray://HOST:PORT', got {job.cluster!r}")
     try:
         from shoal import ray
     except ModuleNotFoundError as missing:

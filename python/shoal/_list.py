@@ -5,21 +5,28 @@ Not here: how a source lists (the engine's `source/`), the meaning of patterns (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
-from shoal._options import Patterns, patterns_of
+from shoal._options import given
 from shoal._report import Failure
-from shoal._sources import source_options
+from shoal._sources import source_form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from shoal._report import ListedObject
     from shoal._source_types import Source
 
 
-def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = ()) -> Iterator[ListedObject]:
+def list_objects(
+    source: Source,
+    *,
+    # scripts/signatures.py writes these lines.
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    # End.
+) -> Iterator[ListedObject]:
     """Lists the objects that `shoal.copy` of the same source would copy. Nothing is fetched, unpacked or written.
 
     Objects are yielded while the source is listed, in the order of a run, so memory use does not grow. Entries of
@@ -45,16 +52,14 @@ def list_objects(source: Source, *, include: Patterns = (), exclude: Patterns = 
         >>> [(one.name, one.size) for one in shoal.list_objects(shoal.archives("letters.zip"))]
         [('a.txt', 3)]
     """
-    listing = listing_of(source, include=include, exclude=exclude, raises=True)
+    listing = listing_of(source, given(locals()), raises=True)
     return (one for batch in listing for one in batch if not isinstance(one, Failure))
 
 
-def listing_of(source: Source, *, include: Patterns, exclude: Patterns, raises: bool) -> _shoal.Listing:
+def listing_of(source: Source, options: dict[str, Any], *, raises: bool) -> _shoal.Listing:
     """Starts a listing. What cannot be listed is raised at its end with `raises`, else yielded as a `shoal.Failure`.
 
     Raises:
         ConfigError: An argument is wrong.
     """
-    patterns = {"include": patterns_of(include, "include"), "exclude": patterns_of(exclude, "exclude")}
-    options = {**_shoal.default_options(), **patterns, "on_error": "record"}
-    return _shoal.Listing(source_options(source), options, raises)
+    return _shoal.Listing(source_form(source), options, raises)

@@ -117,7 +117,7 @@ def check_nodes(job: Job, sight: Sight, nodes: list[dict[str, Any]]) -> None:
         if why:
             hint = "all nodes need the same versions, and must share the destination and the paths of the source"
             raise ConfigError(f"{what} {why}", hint=hint)
-        if unlocked and not job.allow_unlocked:
+        if unlocked and not job.cluster.allow_unlocked:
             raise ConfigError(
                 f'{what}: locks of the destination "{job.directory}" do not reach it, so two processes could work on '
                 "one part",

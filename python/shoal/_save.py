@@ -6,73 +6,56 @@ Not here: the types of data and their encoding (the binding's `data.rs`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
-from shoal._api import destination_text
+from shoal._destinations import destination_form
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
-    SHARD_AGE,
-    SHARD_SIZE,
     WORKERS,
     Durability,
-    EncodeOptions,
     OnError,
     Overwrite,
     Path,
-    Patterns,
     ProgressOption,
     Resume,
     Size,
     Workers,
-    engine_options,
+    given,
     one_of,
+    points_to_options,
 )
-from shoal._sources import points_elsewhere
 from shoal._watch import Watch
 
 if TYPE_CHECKING:
     from shoal._report import Report
-
-# Options without effect here: there is no network, and items have no timestamps and pass only once.
-# They keep the engine's defaults.
-UNUSED = (
-    "dry_run",
-    "allow_different_listings",
-    "part",
-    "keep_times",
-    "max_retries",
-    "retry_timeout",
-    "timeout",
-    "connect_timeout",
-    "ignore_vanished",
-)
+    from shoal._source_types import Destination
 
 
-@points_elsewhere
+@points_to_options
 def save(
     items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
-    destination: Path,
+    destination: Destination,
     *,
     source_id: str | None = None,
+    # scripts/signatures.py writes these lines.
     header: bool = True,
     final_newline: bool = True,
-    include: Patterns = (),
-    exclude: Patterns = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     overwrite: Overwrite = "never",
-    shard_size: Size = SHARD_SIZE,
-    shard_age: float = SHARD_AGE,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
-    on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
+    on_error: OnError = "raise",
+    # End.
     progress: ProgressOption = None,
 ) -> Report:
     """Saves `(name, data)` pairs as files: `shoal.copy` with the items of this process as its source.
@@ -122,25 +105,23 @@ def save(
             `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
         exclude: Skip names that match one of these patterns, or are below a directory that does; applied after
             `include`.
-        overwrite: What to do with an existing file that this job did not write: `"never"` keeps it and records a
-            failure, `"always"` replaces it.
-        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
-        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
+        overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
+            `"always"` replaces it.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
-        journal: Path of the journal, if it is not to be inside the destination.
-        resume: `"auto"` skips what is committed under this `source_id`, retries what failed, and continues.
-            `"restart"` saves everything again, also with other options.
-        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
-            exception. All of them record failures in the journal.
+        journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
+        resume: `"auto"` continues with the same `source_id`; `"restart"` saves everything again, also with other
+            options.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
             Only threads of this call change.
-        memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while
-            this is used up.
+        memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`. `items` waits while this is
+            used up.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
             second, between items; an exception that it raises stops the run and is raised here.
 
@@ -163,27 +144,9 @@ def save(
         >>> report.written, report.ok
         (1000, True)
     """
-    defaults = _shoal.default_options()
-    options = engine_options(
-        workers=workers,
-        nice=nice,
-        memory=memory,
-        durability=durability,
-        overwrite=overwrite,
-        shard_size=shard_size,
-        shard_age=shard_age,
-        journal=journal,
-        include=include,
-        exclude=exclude,
-        limit_rate=limit_rate,
-        max_failures=max_failures,
-        on_error=on_error,
-        resume=one_of(resume, ("auto", "restart"), "resume"),
-        **{name: defaults[name] for name in UNUSED},
-    )
+    one_of(resume, ("auto", "restart"), "resume")
+    options, target = given(locals()), destination_form(destination)
     if source_id is not None and (type(source_id) is not str or not source_id.isprintable() or not source_id):
         raise ConfigError(f"`source_id` must be printable text, got {source_id!r}")
-    target = destination_text(destination)
-    encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
-    with Watch(progress, lambda: f"saving to {target}") as watch:
-        return watch.ended(_shoal.save(items, target, options, source_id, encode, watch.progress))
+    with Watch(progress, lambda: f"saving to {target[0]}") as watch:
+        return watch.ended(_shoal.save(items, target, options, source_id, watch.progress))

@@ -8,9 +8,9 @@ from typing import Any, Final, Self, final
 import numpy as np
 
 from shoal._generate.messages import Failed, Place, Written
-from shoal._options import EncodeOptions, Options, Path, ReadOptions, Size
+from shoal._options import Option, Path, Size
 from shoal._report import Failure, ListedObject, Progress, Report, ServerStats, Status
-from shoal._source_types import SourceOptions
+from shoal._source_types import DestinationForm, SourceForm
 
 __all__ = [
     "BUILD_PROFILE",
@@ -30,14 +30,17 @@ __all__ = [
     "Server",
     "__version__",
     "append_records",
+    "checked",
     "copy",
-    "default_options",
     "each_failure",
     "escape",
     "is_array",
     "kinds",
+    "options",
+    "parse_size",
     "recover_records",
     "save",
+    "source_function",
     "status",
     "verify_dataset",
 ]
@@ -49,19 +52,18 @@ BUILD_PROFILE: Final[str]
 """The profile of Cargo that the engine was built with: "release" (the wheel), "local" (`make build`) or "debug"."""
 
 def copy(
-    source: SourceOptions,
-    destination: str,
-    options: Options,
+    source: SourceForm,
+    destination: DestinationForm,
+    options: dict[str, Any],
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Copies every object of the source into the destination. See `shoal.copy`."""
 
 def save(
     items: Iterable[tuple[object, object]],
-    destination: str,
-    options: Options,
+    destination: DestinationForm,
+    options: dict[str, Any],
     source_id: str | None,
-    encode: EncodeOptions,
     progress: Callable[[Progress], object] | None,
 ) -> Report:
     """Saves every item into the destination. See `shoal.save`."""
@@ -81,8 +83,17 @@ def verify_dataset(
 ) -> dict[str, Any]:
     """Checks the Parquet files of a directory, without a journal. See docs/parquet.md."""
 
-def default_options() -> dict[str, Any]:
-    """Returns the engine's defaults by option; sizes in bytes, times in seconds."""
+def options() -> dict[str, list[Option]]:
+    """Returns the tables of options; sizes in bytes, times in seconds."""
+
+def checked(table: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Returns all options of a table with valid values; those that are not given have their defaults."""
+
+def source_function(text: str) -> str:
+    """Returns the name of the function that describes such a source; empty if it has no options."""
+
+def parse_size(value: Size, option: str) -> int:
+    """Returns a size in bytes: of a number, or of text such as `"256MiB"`, `"10M"` (both binary) or `"1.5 GB"`."""
 
 def is_array(value: object) -> bool:
     """Returns whether a value is an array (`__array_interface__`, `__array__`) and not a table."""
@@ -110,7 +121,7 @@ def recover_records(path: Path, keep: bool) -> int:
 class Listing:
     """Iterates over lists of `shoal.ListedObject`, with `shoal.Failure` for what cannot be listed."""
 
-    def __new__(cls, source: SourceOptions, options: dict[str, Any], raises: bool) -> Self:
+    def __new__(cls, source: SourceForm, options: dict[str, Any], raises: bool) -> Self:
         """Starts listing in a thread. With `raises`, what cannot be listed is raised at the end instead."""
 
     def __iter__(self) -> Self:
@@ -237,9 +248,8 @@ class Reader:
 
     def __new__(
         cls,
-        source: SourceOptions,
-        options: Options,
-        read: ReadOptions,
+        source: SourceForm,
+        options: dict[str, Any],
         progress: Callable[[Progress], object] | None,
         ended: Callable[[Report | None], object],
     ) -> Reader:
@@ -493,9 +503,8 @@ class Generation:
     def __new__(
         cls,
         destination: str,
-        options: Options,
+        options: dict[str, Any],
         job: tuple[str, str, int],
-        encode: EncodeOptions,
         in_flight: int,
         workers: tuple[int, str],
     ) -> Generation:
@@ -552,14 +561,11 @@ class Placer:
     def __new__(
         cls,
         place: Place,
-        durability: str,
-        overwrite: str,
+        options: dict[str, Any],
         memory: int,
-        encode: EncodeOptions,
-        nice: bool,
         leash: int | None,
     ) -> Placer:
-        """Joins a run. `nice`: lowers the priority of this thread, and so of those that it starts.
+        """Joins a run. The option `nice` lowers the priority of this thread, and so of those that it starts.
 
         `leash`: a file descriptor; when its other end is closed, this process ends.
         """

@@ -1,69 +1,55 @@
-"""The functions that describe a source: archives, files, list_get and urls. Each validates its arguments.
+"""The functions that describe a source: archives, files, list_get and urls.
 
-Not here: what they return (`_source_types.py`), the checks that options of a run share (`_options.py`).
+Not here: what they return (`_source_types.py`), the options themselves (the engine's).
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, cast, get_args
+from collections.abc import Iterable, Sequence
 
+from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import (
-    Backslashes,
-    Path,
-    Pipeline,
-    Size,
-    at_least_one,
-    check_url_list,
-    header_pairs,
-    hosts,
-    one_of,
-    parse_size,
-    per_second,
-    pipeline_depth,
-)
+from shoal._options import Backslashes, Headers, Path, Pipeline, Size, given
 from shoal._source_types import (
-    ArchiveOptions,
     Archives,
+    Described,
     Files,
-    FilesOptions,
     ListGet,
-    ListGetOptions,
     Source,
-    SourceOptions,
+    SourceForm,
     Urls,
-    UrlsOptions,
     without_secrets,
 )
 from shoal._spooled import Spooled, UrlItem
 
 NO_PATHS = (bytes, bytearray, dict)  # iterable, but not of paths
 SERVICES = ("http://", "https://")
-ARCHIVE_FORMATS = ("zip:", "tar:")  # the engine interprets them
-FORMATS = (*ARCHIVE_FORMATS, "parquet:")  # the binding interprets the last
 
 
 def list_get(
     url: str,
     *,
+    # scripts/signatures.py writes these lines.
     list_path: str = "/list",
     get_path: str = "/get/{name}",
     names_field: str = "FileNames",
     name: str = "{name}",
     next_field: str | Sequence[str] = ("NextMarker", "NextFile"),
     marker_param: str = "next-marker",
-    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    encode_slash: bool = False,
+    headers: Headers = (),
     expect_type: str | None = None,
     require_length: bool = False,
-    encode_slash: bool = False,
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
     pipeline: Pipeline = "auto",
+    timeout: float = 30.0,
+    connect_timeout: float = 10.0,
+    max_retries: int = 10,
+    retry_timeout: float = 180.0,
+    # End.
 ) -> ListGet:
     """Describes a list/get service, for use as the source of `shoal.copy`.
 
@@ -83,25 +69,31 @@ def list_get(
             there is no next page. A page without the field ends the listing. If another of its fields looks like a next
             page (`cursor`, `IsTruncated`, …), that is an error that names the field.
         marker_param: The query parameter for the marker.
-        headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`. They are kept out of the
-            journal, of messages and of `repr`.
+        encode_slash: Send `/` inside a name as `%2F`.
+        headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
+            redirect leads to. They are kept out of the journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
-            page after objects that were not HTML is a failure, unless its name ends in `.html`, `.htm` or `.xhtml`.
-        require_length: Fail objects whose answer does not say how long it is, instead of counting them as
-            `unverified`: if such an answer is cut off, nothing tells.
-        encode_slash: Send `/` inside a name as `%2F`.
+            page of a list/get service after objects that were not HTML is a failure, unless its name ends in `.html`,
+            `.htm` or `.xhtml`.
+        require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
+            if such an answer is cut off, nothing tells.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
-        insecure: Accept any certificate. Others on the network can then read and change everything, including
-            headers; the report says so.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
+            the report says so.
         allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By
-            default a redirect is followed only to the same scheme, host and port.
+            default a redirect of a service is followed only to the same scheme, host and port, and one of a public host
+            of a list to any public host.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
             least 16 different objects at that depth, and then samples. This cannot find a service that answers out of
             order only now and then, so use it only for services known to answer in order. `"off"`: one request at a
             time, without ids.
+        timeout: Seconds without a byte from the host after which a request has failed.
+        connect_timeout: Seconds after which an attempt to connect has failed.
+        max_retries: How often to retry one object.
+        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
 
     Returns:
         A source for `shoal.copy`.
@@ -124,40 +116,30 @@ def list_get(
         >>> reports.names_field
         'data[].id'
     """
-    return ListGet(
-        url=url,
-        list_path=list_path,
-        get_path=get_path,
-        names_field=names_field,
-        name=name,
-        next_field=(next_field,) if isinstance(next_field, str) else tuple(next_field),
-        marker_param=marker_param,
-        headers=header_pairs(headers),
-        expect_type=expect_type,
-        require_length=bool(require_length),
-        encode_slash=encode_slash,
-        ca_file=ca_file,
-        insecure=bool(insecure),
-        allow_host=hosts(allow_host),
-        pipeline=pipeline_depth(pipeline),
-    )
+    return ListGet(what=url, options=_shoal.checked("list_get", given(locals())))
 
 
 def urls(
     urls: Path | Iterable[UrlItem],
     *,
+    # scripts/signatures.py writes these lines.
     url_field: str = "url",
     name_field: str | None = None,
     name: str = "{name}",
     per_host: int = 6,
     limit_requests: float | None = None,
-    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    headers: Headers = (),
     expect_type: str | None = None,
     require_length: bool = False,
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
     pipeline: Pipeline = "auto",
+    timeout: float = 30.0,
+    connect_timeout: float = 10.0,
+    max_retries: int = 10,
+    retry_timeout: float = 180.0,
+    # End.
 ) -> Urls:
     """Describes a list of URLs, for use as the source of `shoal.copy` and `shoal.read`.
 
@@ -175,15 +157,30 @@ def urls(
             the list, from 0), as in `"{host}/{path}"`. Two objects with one name are a failure.
         per_host: Maximum number of connections to one host.
         limit_requests: Maximum number of requests per second to one host.
-        headers: Headers to send with every request to a host of the list, but not to one that a redirect leads to.
+        headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
+            redirect leads to. They are kept out of the journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
-            type is a failure.
-        require_length: Fail objects whose answer does not say how long it is; see `shoal.list_get`.
+            type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
+            page of a list/get service after objects that were not HTML is a failure, unless its name ends in `.html`,
+            `.htm` or `.xhtml`.
+        require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
+            if such an answer is cut off, nothing tells.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
-        insecure: Accept any certificate. Others on the network can then read and change everything.
-        allow_host: Private hosts (`"host"` or `"host:port"`) to which redirects from public hosts are followed. The
-            list itself may name private hosts.
-        pipeline: Whether to send requests before the earlier answers have arrived; see `shoal.list_get`.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
+            the report says so.
+        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By
+            default a redirect of a service is followed only to the same scheme, host and port, and one of a public host
+            of a list to any public host.
+        pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
+            each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
+            up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
+            least 16 different objects at that depth, and then samples. This cannot find a service that answers out of
+            order only now and then, so use it only for services known to answer in order. `"off"`: one request at a
+            time, without ids.
+        timeout: Seconds without a byte from the host after which a request has failed.
+        connect_timeout: Seconds after which an attempt to connect has failed.
+        max_retries: How often to retry one object.
+        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
 
     Returns:
         A source for `shoal.copy` and `shoal.read`.
@@ -198,32 +195,24 @@ def urls(
         >>> report.written
         3
     """
-    check_url_list(url_field=url_field, name_field=name_field, name=name)
-    given: object = urls  # typed callers pass nothing else; others get an error
-    if not isinstance(given, str | os.PathLike | Iterable) or type(given) in NO_PATHS:
-        raise ConfigError(f"a list of URLs must be a path or an iterable of URLs, got {type(given).__name__}")
+    options = _shoal.checked("urls", given(locals()))
+    given_list: object = urls  # typed callers pass nothing else; others get an error
+    if not isinstance(given_list, str | os.PathLike | Iterable) or type(given_list) in NO_PATHS:
+        raise ConfigError(f"a list of URLs must be a path or an iterable of URLs, got {type(given_list).__name__}")
     if isinstance(urls, str) and urls.startswith(SERVICES):
         raise ConfigError(
             f"a URL where a list is expected: {without_secrets(urls)!r}", hint="pass a path, or several URLs in a list"
         )
-    return Urls(
-        list=_path_text(urls) if isinstance(urls, str | os.PathLike) else Spooled(urls),
-        url_field=url_field,
-        name_field=name_field,
-        name=name,
-        per_host=at_least_one(per_host, "per_host"),
-        limit_requests=per_second(limit_requests, "limit_requests"),
-        headers=header_pairs(headers),
-        expect_type=expect_type,
-        require_length=bool(require_length),
-        ca_file=ca_file,
-        insecure=bool(insecure),
-        allow_host=hosts(allow_host),
-        pipeline=pipeline_depth(pipeline),
-    )
+    return Urls(what=_path_text(urls) if isinstance(urls, str | os.PathLike) else Spooled(urls), options=options)
 
 
-def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
+def files(
+    paths: Path | Iterable[Path],
+    *,
+    # scripts/signatures.py writes these lines.
+    follow_links: bool = False,
+    # End.
+) -> Files:
     """Describes files, for use as the source of `shoal.read` and `shoal.copy`.
 
     Both take a path as `files(path)`.
@@ -246,14 +235,14 @@ def files(paths: Path | Iterable[Path], *, follow_links: bool = False) -> Files:
         >>> shoal.files("photos/**/*.jpg", follow_links=True)
         files('photos/**/*.jpg', follow_links=True)
     """
-    if isinstance(paths, str | os.PathLike):
-        return Files(paths=_path_text(paths), follow_links=bool(follow_links))
-    return Files(paths=tuple(_path_text(path) for path in paths), follow_links=bool(follow_links))
+    options = _shoal.checked("files", given(locals()))
+    return Files(what=_path_texts(paths), options=options)
 
 
 def archives(
     archives: Path | Iterable[Path],
     *,
+    # scripts/signatures.py writes these lines.
     into_subdirectories: bool = False,
     encoding: str = "auto",
     backslashes: Backslashes = "refuse",
@@ -262,6 +251,7 @@ def archives(
     max_entries: int = 1_000_000,
     max_depth: int = 100,
     allow_overlap: bool = False,
+    # End.
 ) -> Archives:
     """Describes archives, for use as the source of `shoal.copy` and `shoal.read`. Their entries are the objects.
 
@@ -271,8 +261,9 @@ def archives(
         archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of these. The
             first bytes decide whether it is a zip or a tar (plain, or compressed by gzip, zstd, xz or bzip2); with
             the prefix `"zip:"` or `"tar:"`, only that kind is accepted.
-        into_subdirectories: Put the entries of `photos.zip` below `photos/`. By default all archives share one
-            directory, and a name that a second archive has too is a failure.
+        into_subdirectories: Put the entries of `photos.zip` below `photos/`, or below `photos.zip/` if there is a
+            `photos.tar` as well. By default all archives share one directory, and a name that a second archive has too
+            is a failure.
         encoding: Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
             `"shift_jis"` or `"windows-1251"`.
         backslashes: What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it
@@ -293,49 +284,12 @@ def archives(
         >>> shoal.archives("photos-*.zip", into_subdirectories=True).into_subdirectories
         True
     """
-    given = _path_text(archives) if isinstance(archives, str | os.PathLike) else tuple(map(_path_text, archives))
-    options = archive_options(
-        into_subdirectories=into_subdirectories,
-        encoding=encoding,
-        backslashes=backslashes,
-        max_size=max_size,
-        max_ratio=max_ratio,
-        max_entries=max_entries,
-        max_depth=max_depth,
-        allow_overlap=allow_overlap,
-    )
-    return Archives(paths=given, **options)
+    options = _shoal.checked("archives", given(locals()))
+    return Archives(what=_path_texts(archives), options=options)
 
 
-def archive_options(
-    *,
-    into_subdirectories: bool,
-    encoding: str,
-    backslashes: Backslashes,
-    max_size: Size | None,
-    max_ratio: int,
-    max_entries: int,
-    max_depth: int,
-    allow_overlap: bool,
-) -> ArchiveOptions:
-    """Validates the options of archives and returns them in the form that the binding takes.
-
-    Raises:
-        ConfigError: A value is not valid. The engine checks the encoding.
-    """
-    one_of(backslashes, get_args(Backslashes), "backslashes")
-    if type(encoding) is not str or not encoding:
-        raise ConfigError(f"`encoding` must be 'auto' or the name of an encoding, got {encoding!r}")
-    return ArchiveOptions(
-        into_subdirectories=bool(into_subdirectories),
-        encoding=encoding,
-        backslashes=backslashes,
-        max_size=None if max_size is None else parse_size(max_size, "max_size"),
-        max_ratio=at_least_one(max_ratio, "max_ratio"),
-        max_entries=at_least_one(max_entries, "max_entries"),
-        max_depth=at_least_one(max_depth, "max_depth"),
-        allow_overlap=bool(allow_overlap),
-    )
+def _path_texts(paths: Path | Iterable[Path]) -> str | tuple[str, ...]:
+    return _path_text(paths) if isinstance(paths, str | os.PathLike) else tuple(map(_path_text, paths))
 
 
 def _path_text(path: Path) -> str:
@@ -351,70 +305,23 @@ def _path_text(path: Path) -> str:
     return text
 
 
-def source_options(source: Source) -> SourceOptions:
+def source_form(source: Source) -> SourceForm:
     """Returns a source in the form that the binding takes.
 
     Raises:
         ConfigError: It is not a source.
     """
-    text: str | None = None
-    paths: tuple[str, ...] | None = None
-    own_service, own_files, own_archives = list_get("http://localhost"), files("."), archives(".")
-    entries, url_list = False, None
-    given: object = source  # typed callers pass nothing else; others get an error
-    if isinstance(given, ListGet):
-        text, own_service = given.url, given
-    elif isinstance(given, Urls):
-        text = given.list if isinstance(given.list, str) else repr(given.list)
-        url_list = given.options()
-    elif isinstance(given, Archives):
-        own_archives = given
-        text, paths = (given.paths, None) if isinstance(given.paths, str) else (None, given.paths)
-        entries = text is None or not text.startswith(ARCHIVE_FORMATS)
-    elif isinstance(given, str) and given.startswith(SERVICES + FORMATS):
-        text = given
-    elif isinstance(given, Files | str | os.PathLike | Iterable) and type(given) not in NO_PATHS:
-        own_files = given if isinstance(given, Files) else files(given)
-        text, paths = (own_files.paths, None) if isinstance(own_files.paths, str) else (None, own_files.paths)
-    else:
-        raise ConfigError(
-            "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…), shoal.urls(…) or "
-            f"shoal.list_get(…), got {type(given).__name__}"
-        )
-    return SourceOptions(
-        text=text,
-        paths=paths,
-        entries=entries,
-        urls=url_list,
-        list_get=own_service.options(),
-        files={"follow_links": own_files.follow_links},
-        archives=own_archives.options(),
+    given_source: object = source  # typed callers pass nothing else; others get an error
+    if isinstance(given_source, Described):
+        what = given_source.what
+        spooled = what if isinstance(what, Spooled) else None
+        path = what.path if isinstance(what, Spooled) else what
+        return given_source.function, path, given_source.options, spooled.identity if spooled else None
+    if isinstance(given_source, str):
+        return None, given_source, {}, None
+    if isinstance(given_source, os.PathLike | Iterable) and type(given_source) not in NO_PATHS:
+        return source_form(files(source))
+    raise ConfigError(
+        "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…), shoal.urls(…) or "
+        f"shoal.list_get(…), got {type(given_source).__name__}"
     )
-
-
-F = TypeVar("F", bound=Callable[..., object])
-
-# Options of sources, and where they are.
-OF_SOURCES = {
-    name: f"it is an option of the source, shoal.{describe}(…, {name}=…)"
-    for describe, of in reversed(
-        [("list_get", ListGetOptions), ("files", FilesOptions), ("archives", ArchiveOptions), ("urls", UrlsOptions)]
-    )
-    for name in of.__annotations__
-}
-# Options that functions with a destination had, and what to write instead.
-GONE = {"layout": 'to pack objects into few files, use the destination "parquet:DIR"'}
-
-
-def points_elsewhere(function: F) -> F:
-    """Makes the TypeError for an option that is elsewhere, such as `copy(url, out, list_path=…)`, say where."""
-    own = inspect.signature(function).parameters
-    elsewhere = (OF_SOURCES if "source" in own else {}) | (GONE if "destination" in own else {})
-
-    @functools.wraps(function)
-    def call(*args: object, **options: object) -> object:
-        for name in options.keys() & elsewhere.keys() - own.keys():
-            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {elsewhere[name]}")
-        return function(*args, **options)
-
-    return cast("F", call)

@@ -5,16 +5,13 @@ Not here: the options of archives (`_sources.archives`, the engine's `source/arc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from shoal import _shoal
 from shoal._api import copy, on_clusters
 from shoal._errors import ConfigError
 from shoal._options import (
     MEMORY,
-    SHARD_AGE,
-    SHARD_SIZE,
     WORKERS,
     Backslashes,
     Durability,
@@ -22,28 +19,29 @@ from shoal._options import (
     Overwrite,
     Part,
     Path,
-    Patterns,
     ProgressOption,
     Resume,
     Size,
     Workers,
+    given,
+    names,
+    points_to_options,
 )
 from shoal._sources import archives as archives_of
-from shoal._sources import points_elsewhere
 
 if TYPE_CHECKING:
+    from shoal._destinations import Cluster
     from shoal._report import Report
-
-# Options without effect here: there is no network. The engine's defaults.
-UNUSED = ("max_retries", "retry_timeout", "timeout", "connect_timeout")
+    from shoal._source_types import Destination
 
 
-@points_elsewhere
+@points_to_options
 @on_clusters
 def unzip(
     archives: Path | Iterable[Path],
-    destination: Path,
+    destination: Destination,
     *,
+    # scripts/signatures.py writes these lines.
     into_subdirectories: bool = False,
     encoding: str = "auto",
     backslashes: Backslashes = "refuse",
@@ -52,28 +50,25 @@ def unzip(
     max_entries: int = 1_000_000,
     max_depth: int = 100,
     allow_overlap: bool = False,
-    include: Patterns = (),
-    exclude: Patterns = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     overwrite: Overwrite = "never",
-    keep_times: bool = True,
-    shard_size: Size = SHARD_SIZE,
-    shard_age: float = SHARD_AGE,
+    keep_times: bool | None = None,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
     dry_run: bool = False,
     part: Part | None = None,
     allow_different_listings: bool = False,
-    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
-    parts: int | None = None,  # noqa: ARG001  # likewise
-    allow_unlocked: bool = False,  # noqa: ARG001  # likewise
     ignore_vanished: bool = False,
-    on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
     limit_rate: Size | None = None,
+    on_error: OnError = "raise",
+    # End.
+    cluster: str | Cluster | None = None,  # `on_clusters` runs it
     progress: ProgressOption = None,
 ) -> Report:
     """Unpacks archives in one run: `shoal.copy(shoal.archives(archives, …), destination, …)`.
@@ -94,8 +89,9 @@ def unzip(
         archives: The path of an archive, a glob (`*` stops at `/`, `**` does not), or an iterable of these. The
             first bytes decide whether it is a zip or a tar (plain, or compressed by gzip, zstd, xz or bzip2).
         destination: A directory, created if it does not exist, or `"null:"` to verify every entry and write nothing.
-        into_subdirectories: Unpack `photos.zip` into `destination/photos/`. By default all archives share the
-            destination.
+        into_subdirectories: Put the entries of `photos.zip` below `photos/`, or below `photos.zip/` if there is a
+            `photos.tar` as well. By default all archives share one directory, and a name that a second archive has too
+            is a failure.
         encoding: Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
             `"shift_jis"` or `"windows-1251"`.
         backslashes: What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it
@@ -103,7 +99,7 @@ def unzip(
         max_size: Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
         max_ratio: How many times its own size an archive may unpack to; checked only beyond 64 MiB.
         max_entries: Maximum number of entries in one archive.
-        max_depth: Maximum number of parts in the name of an entry; the name of the file itself is one.
+        max_depth: Maximum number of parts in the name of an entry; the file's own name is one.
         allow_overlap: Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
         include: Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory,
             `"/a/*.json"` in one, `"logs/"` everything below. `docs/patterns.md` has all rules.
@@ -111,38 +107,32 @@ def unzip(
             `include`.
         overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
             `"always"` replaces it.
-        keep_times: Set the modification time of the entry on files; not on directories.
-        shard_size: Of `parquet:DIR`: about how many bytes a file has, as a number or text such as `"128MiB"`.
-        shard_age: Of `parquet:DIR`: seconds after which a file is finished although it is smaller.
+        keep_times: Set the modification times that the archives have.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
-        journal: Path of the journal, if it is not to be inside the directory.
+        journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
             failures are left, it retries them; if nothing is left, it returns at once without listing the source.
             `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
-            `"update"` lists everything and unpacks what is new or differs. `"restart"` reads everything
-            again, compares all bytes and unpacks what differs. The last two accept other filters.
-        dry_run: Unpack nothing and create nothing, not even the destination. The report has what would be unpacked.
+            `"update"` lists everything and copies what is new or differs. `"restart"` reads everything again, compares
+            all bytes and copies what differs. The last two accept other filters.
+        dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
-            share it. Parts count from 0, and divide whole archives. Needs `into_subdirectories`, so that no two parts
-            have one name. `docs/clusters.md` has the rules.
-        allow_different_listings: Whether a part may be complete although other parts have listed different names, for
-            a source that changes meanwhile. One that has listed nothing beside others that have is always an error.
-        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
-            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
-        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
-        allow_unlocked: With `cluster`: continue although locks of the destination do not reach all
-            nodes (`docs/clusters.md`).
-        ignore_vanished: Count archives that were listed but are gone as skipped, not as failed.
-        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
-            exception. All of them record failures in the journal.
+            share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+            rules.
+        allow_different_listings: Whether a part may be complete although other parts have listed different names, for a
+            source that changes meanwhile. One that has listed nothing beside others that have is always an error.
+        ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
             Only threads of this call change.
         memory: Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
         limit_rate: Maximum bytes per second: a number, or text such as `"10MB"`.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
+        cluster: `"ray"` or `shoal.cluster(…)`: run all parts of the job on a Ray cluster (`docs/clusters.md`).
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
             second; an exception that it raises stops the run and is raised here.
 
@@ -168,45 +158,12 @@ def unzip(
         >>> report.written, report.bytes, report.ok
         (3, 3000, True)
     """
+    others = given(locals())
     if part is not None and not into_subdirectories:
         raise ConfigError(
             "`part` divides the archives, so each needs a directory of its own",
             hint="add `into_subdirectories=True`, or unpack all archives in one run",
         )
-    source = archives_of(
-        archives,
-        into_subdirectories=into_subdirectories,
-        encoding=encoding,
-        backslashes=backslashes,
-        max_size=max_size,
-        max_ratio=max_ratio,
-        max_entries=max_entries,
-        max_depth=max_depth,
-        allow_overlap=allow_overlap,
-    )
-    defaults = _shoal.default_options()
-    return copy(
-        source,
-        destination,
-        workers=workers,
-        nice=nice,
-        memory=memory,
-        durability=durability,
-        overwrite=overwrite,
-        keep_times=keep_times,
-        shard_size=shard_size,
-        shard_age=shard_age,
-        journal=journal,
-        include=include,
-        exclude=exclude,
-        limit_rate=limit_rate,
-        max_failures=max_failures,
-        on_error=on_error,
-        ignore_vanished=ignore_vanished,
-        resume=resume,
-        allow_different_listings=allow_different_listings,
-        dry_run=dry_run,
-        part=part,
-        progress=progress,
-        **{name: defaults[name] for name in UNUSED},
-    )
+    own = {name: others.pop(name) for name in names("archives")}
+    del others["archives"], others["cluster"]
+    return copy(archives_of(archives, **own), **others)

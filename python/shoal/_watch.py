@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from shoal._options import ProgressOption
     from shoal._report import Progress
-    from shoal._source_types import SourceOptions
+    from shoal._source_types import SourceForm
 
 
 R = TypeVar("R", bound=Report | None)
@@ -38,10 +38,10 @@ def logger() -> logging.Logger | None:
     return found if found.hasHandlers() and found.isEnabledFor(module.WARNING) else None
 
 
-def shown(source: SourceOptions) -> str:
+def shown(source: SourceForm) -> str:
     """Returns a source as text, without secrets."""
-    paths, text = source["paths"], source["text"]
-    return without_secrets(text or "") if paths is None else count_text(len(paths), "path")
+    what = source[1]
+    return without_secrets(what) if isinstance(what, str) else count_text(len(what), "path")
 
 
 class Watch:

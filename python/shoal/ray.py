@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from shoal import _api
 from shoal._cluster import (
     COUNTS,
     PARTS_PER_SLOT,
@@ -50,6 +49,7 @@ from shoal._errors import (
 )
 from shoal._progress import count_text, size_text
 from shoal._ray_nodes import SEEN_WITHIN, NodeError, Sight, check_nodes
+from shoal._status import status
 from shoal._watch import Watch
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def work(job: Job, part: Part, board: Any, sight: Sight) -> tuple[str, str, Any]
 
 def run(job: Job) -> Report:
     """Runs all parts of a job on a Ray cluster. `shoal.copy` says what it raises."""
-    with connected(job.cluster), driving(job.directory) as left:
+    with connected(job.cluster.address), driving(job.directory) as left:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
             raise ConfigError("the cluster has no node with a processor")
@@ -144,7 +144,7 @@ def run(job: Job) -> Report:
         processors = [int(node["Resources"]["CPU"]) for node in nodes]
         each = min(processors)  # one part at a time on the smallest node
         slots = sum(count // each for count in processors)
-        parts = job.parts or known_parts(job.directory) or PARTS_PER_SLOT * slots
+        parts = job.cluster.parts or known_parts(job.directory) or PARTS_PER_SLOT * slots
         notes = job.share_limits(min(slots, parts))
         with Watch(
             job.progress, lambda: f"{job.name} in {count_text(parts, 'part')} on {count_text(len(nodes), 'node')}"
@@ -196,7 +196,7 @@ def driving(directory: Path | None) -> Iterator[tuple[str, str]]:
         yield left
         return
     try:
-        _api.status(directory, allow_different_listings=True)
+        status(directory, allow_different_listings=True)
         fresh = False
     except ShoalError:
         fresh = True
@@ -248,7 +248,7 @@ def known_parts(directory: Path | None) -> int | None:
     """Returns the number of parts that an earlier call has chosen."""
     if directory is None or not (directory / ".shoal" / "parts" / "job").exists():
         return None
-    return len(_api.status(directory, failures=0, skipped=0).parts)
+    return len(status(directory, failures=0, skipped=0).parts)
 
 
 def lease_moved(directory: Path | None, part: int) -> float | None:
@@ -334,17 +334,17 @@ class Driver:
         until, wrong = time.monotonic() + SEEN_WITHIN, None
         while True:
             list((directory / ".shoal" / "parts").iterdir())  # so that a network file system looks for new names
-            status = _api.status(directory, failures=0, skipped=0, allow_different_listings=self.job.allows_different)
-            missing = [part.index for part in status.parts if part.state != "complete"]
-            sums = {name: sum(getattr(run.total, name) for run in status.runs) for name in COUNTS}
+            now = status(directory, failures=0, skipped=0, allow_different_listings=self.job.allows_different)
+            missing = [part.index for part in now.parts if part.state != "complete"]
+            sums = {name: sum(getattr(run.total, name) for run in now.runs) for name in COUNTS}
             counted = {name: getattr(report.total, name) for name in COUNTS}
-            if missing or len(status.parts) != self.parts:
+            if missing or len(now.parts) != self.parts:
                 parts = ", ".join(map(str, missing))
                 wrong = f"parts that have ended elsewhere are not complete at the destination: {parts}"
             elif sums != counted:
                 wrong = f"the journals at the destination count {sums}, and the parts have returned {counted}"
             else:
-                return status.difference
+                return now.difference
             if time.monotonic() > until:
                 hint = "check that all nodes share the destination, and run the same command again"
                 return RunError(wrong, hint=hint)

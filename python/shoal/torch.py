@@ -12,7 +12,7 @@ import torch.utils.data
 
 from shoal import _read
 from shoal._errors import ConfigError
-from shoal._source_types import Archives, Files, ListGet, Source, Urls
+from shoal._source_types import Described, Source
 from shoal._sources import files
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
             raise ConfigError(f"`shuffle` must be a number of objects, 0 or more, got {shuffle!r}")
-        if not isinstance(source, str | ListGet | Files | Archives | Urls):
+        if not isinstance(source, str | Described):
             source = files(source)  # an iterator can be read only once
         self._source = source
         self._transform = transform

@@ -40,8 +40,8 @@ def test_a_host_without_a_trusted_certificate_fails_its_own_objects_only(tmp_pat
     with UrlServer() as server, TlsFront(good, port(server)) as trusted, TlsFront(bad, port(server)) as untrusted:
         hosts = {"good": trusted.url, "bad": untrusted.url, "plain": server.url}
         urls = [(f"{name}/{number}", f"{url}/{number}") for number in range(50) for name, url in hosts.items()]
-        source = package.urls(urls, ca_file=tmp_path / "ca.pem")
-        report = package.copy(source, tmp_path / "out", on_error="record", retry_timeout=5)
+        source = package.urls(urls, ca_file=tmp_path / "ca.pem", retry_timeout=5)
+        report = package.copy(source, tmp_path / "out", on_error="record")
     assert (report.written, report.failed, report.total.unfinished) == (100, 50, 0)
     assert {failure.name.partition("/")[0] for failure in report.failures} == {"bad"}
     assert all("certificate" in failure.reason for failure in report.failures)
@@ -65,8 +65,8 @@ def test_a_host_that_stops_giving_objects_fails_them_or_is_believed_where_no_typ
     with UrlServer() as server:
         server.answers = {path: Answer(path.encode(), headers=image) for path in paths} | dict.fromkeys(gone, page)
         expected = None if fault == "login page" else "image/*"
-        source = package.urls([server.url + path for path in paths], expect_type=expected)
-        report = package.copy(source, out, on_error="record", max_retries=1)
+        source = package.urls([server.url + path for path in paths], expect_type=expected, max_retries=1)
+        report = package.copy(source, out, on_error="record")
         failed = [] if fault == "login page" else gone
         wanted = {path[1:]: path.encode() for path in paths}
         (run,) = package.status(out, failures=None).runs

@@ -18,7 +18,8 @@ use shoal_engine::sink::{
     Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState, Start, Started,
     StateRow, Wake, Writer,
 };
-use shoal_engine::transfer::{Outcome, Transfer, source_from_url};
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
+use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Modes, ObjectKey, ObjectMeta, Partition, Payload, Result};
 
 /// Packs of at least so many objects, but for the last.
@@ -185,7 +186,7 @@ fn pack(packed: &RefCell<(Vec<u8>, u64, u64)>, name: &ObjectKey, data: &[u8]) ->
 /// Copies what is at `from` into packs of at least so many objects.
 #[allow(dead_code)] // tests include this file
 pub fn copy(from: &str, directory: &Path, objects: u64) -> Result<Outcome> {
-    let source = source_from_url(from, &Default::default())?;
+    let source = Arc::new(Files::new(FilesFrom::text(from), FilesOptions::default())?);
     let sink = Arc::new(Packs::new(directory, objects));
     Ok(Transfer::new(source, sink, Default::default()).run(&mut |_| ControlFlow::Continue(())))
 }

@@ -1,12 +1,14 @@
-//! `TransferOptions`: every knob of the engine, its default and one sentence; the list that the command line,
-//! the Python stub and the documents are checked against. A source's own knobs live beside the source.
+//! `TransferOptions`: every option of a run, its default and its description. The options of a source or a destination are
+//! beside it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::error::Result;
+use crate::option::{COUNT_MAX, Opt, SIZES, Setting, Type, Value, whole};
 use crate::part::Part;
 
-/// How many objects are worked on at once.
+/// How many objects are in progress at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Workers {
     /// Found while running, from measured throughput.
@@ -16,77 +18,66 @@ pub enum Workers {
     Fixed(usize),
 }
 
-/// When a partition counts as done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// In the page cache; done again after a reboot.
-    None,
-    /// One barrier (`syncfs`) for a whole batch, then the journal.
-    #[default]
-    Batch,
-    /// Each file and its directory synced, then the journal.
-    File,
-}
+impl Setting for Workers {
+    const TAKES: Type = Type::WordOrCount("Workers", &["auto"]);
 
-impl Durability {
-    /// The word a user types.
-    pub fn as_str(self) -> &'static str {
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Workers> {
+        match given.text() {
+            Some("auto") => Ok(Workers::Auto),
+            _ => whole(given, option, named).map(|count| Workers::Fixed(count as usize)),
+        }
+    }
+
+    fn given(&self) -> Value {
         match self {
-            Durability::None => "none",
-            Durability::Batch => "batch",
-            Durability::File => "file",
+            Workers::Auto => Value::Text("auto".to_owned()),
+            Workers::Fixed(count) => Value::Whole(*count as i64),
         }
     }
 }
 
-/// What happens to a file that shoal did not write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Overwrite {
-    /// It stays; the object is a failure `exists`.
-    #[default]
-    Never,
-    /// It is replaced, by rename.
-    Always,
-}
-
-impl Overwrite {
-    /// The word a user types.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Overwrite::Never => "never",
-            Overwrite::Always => "always",
-        }
+crate::words! {
+    /// When an object is committed.
+    pub enum Durability {
+        /// As soon as it is in the page cache; done again after a reboot.
+        None = "none",
+        /// After one barrier (`syncfs`) for a whole batch.
+        #[default]
+        Batch = "batch",
+        /// After a sync of its file and directory.
+        File = "file",
     }
 }
 
-/// What is done about what earlier sessions of the same run have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Resume {
-    /// An unfinished run goes on; of a finished one the failures are tried again, if there are any.
-    #[default]
-    Auto,
-    /// The recorded failures are tried again, and nothing else.
-    Failed,
-    /// The listing starts over in place of going on from the journal's place; what is committed is skipped.
-    Relist,
-    /// Everything is listed anew and compared with the destination; what is new or differs is copied.
-    Update,
-    /// Everything is listed and fetched anew: nothing that is there is believed.
-    Restart,
+crate::words! {
+    /// What happens to a file that shoal did not write.
+    pub enum Overwrite {
+        /// It stays; the object is a failure `exists`.
+        #[default]
+        Never = "never",
+        /// It is replaced, by rename.
+        Always = "always",
+    }
+}
+
+crate::words! {
+    /// What is done about what earlier sessions of the same run have done.
+    pub enum Resume {
+        /// An unfinished run continues; of a finished one the failures are retried, if there are any.
+        #[default]
+        Auto = "auto",
+        /// The recorded failures are retried, and nothing else.
+        Failed = "failed",
+        /// The listing starts over instead of continuing at the journal's place; what is committed is skipped.
+        Relist = "relist",
+        /// Everything is listed anew and compared with the destination; what is new or differs is copied.
+        Update = "update",
+        /// Everything is listed and fetched anew: nothing that is there is believed.
+        Restart = "restart",
+    }
 }
 
 impl Resume {
-    /// The word a user types.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Resume::Auto => "auto",
-            Resume::Failed => "failed",
-            Resume::Relist => "relist",
-            Resume::Update => "update",
-            Resume::Restart => "restart",
-        }
-    }
-
     /// The pass that it begins: what is committed is forgotten, and everything is listed anew.
     pub fn pass(self) -> Option<Pass> {
         match self {
@@ -125,68 +116,86 @@ impl Pass {
     }
 }
 
-/// How a run goes about its work.
-#[derive(Clone, Debug)]
-pub struct TransferOptions {
-    /// Objects worked on at once.
-    pub workers: Workers,
-    /// Processors and disks are left to others: half the cores, the lowest priorities, no growing while others wait.
-    pub nice: bool,
-    /// Bytes that may be held in memory at once.
-    pub memory: u64,
-    /// When a partition counts as done.
-    pub durability: Durability,
-    /// What happens to files that shoal did not write.
-    pub overwrite: Overwrite,
-    /// Files get the time at which their source says they were last changed; by default those of files and archives.
-    pub keep_times: Option<bool>,
-    /// Where the journal lives; by default inside the destination.
-    pub journal: Option<PathBuf>,
-    /// How often one object is tried again after its first try.
-    pub max_retries: u32,
-    /// Longest time one object is tried again, and longest time a host may stay away, before giving up.
-    pub retry_timeout: Duration,
-    /// The run stops when more objects than this have failed.
-    pub max_failures: Option<u64>,
-    /// Objects gone between listing and fetching are skipped instead of failed.
-    pub ignore_vanished: bool,
-    /// Only names matching one of these globs.
-    pub include: Vec<String>,
-    /// No name matching one of these globs; looked at after `include`.
-    pub exclude: Vec<String>,
-    /// Most bytes a second, over all workers.
-    pub limit_rate: Option<u64>,
-    /// What is done about what earlier sessions have done.
-    pub resume: Resume,
-    /// Parts of a job may have listed other names than this one.
-    pub allow_different_listings: bool,
-    /// Nothing is copied, made or written: what would be is counted.
-    pub dry_run: bool,
-    /// Only this part of the source, with a journal of its own in the same destination.
-    pub part: Option<Part>,
+/// Headings of the help.
+pub mod group {
+    #![allow(missing_docs)]
+    pub const SOURCE: &str = "Source";
+    pub const DESTINATION: &str = "Destination";
+    pub const ERRORS: &str = "Errors and resuming";
+    pub const SPEED: &str = "Speed";
+    pub const SERVICES: &str = "Services";
+    pub const URLS: &str = "Lists of URLs";
+    pub const ARCHIVES: &str = "Archives";
 }
+use group::{DESTINATION, ERRORS, SOURCE, SPEED};
 
-impl Default for TransferOptions {
-    fn default() -> Self {
-        TransferOptions {
-            workers: Workers::Auto,
-            nice: false,
-            memory: 256 << 20, // 256 MiB: a small container's worth, far above what tiny objects need
-            durability: Durability::Batch,
-            overwrite: Overwrite::Never,
-            keep_times: None,
-            journal: None,
-            max_retries: 10,                         // as object_store's RetryConfig
-            retry_timeout: Duration::from_secs(180), // likewise
-            max_failures: None,
-            ignore_vanished: false,
-            include: Vec::new(),
-            exclude: Vec::new(),
-            limit_rate: None,
-            resume: Resume::Auto,
-            allow_different_listings: false,
-            dry_run: false,
-            part: None,
-        }
+crate::options! {
+    /// How a run goes about its work.
+    pub struct TransferOptions {
+        /// Only names that match one of these patterns, as in `.gitignore`: `"*.json"` in any directory, `"/a/*.json"` in
+        /// one, `"logs/"` everything below. `docs/patterns.md` has all rules.
+        include: Vec<String> = Vec::new(), "Only names that match: '*.json', '/top/*', 'dir/'; repeatable.",
+            metavar: Some("GLOB"), group: SOURCE;
+        /// Skip names that match one of these patterns, or are below a directory that does; applied after `include`.
+        exclude: Vec<String> = Vec::new(), "Skip names and directories that match; repeatable.",
+            metavar: Some("GLOB"), group: SOURCE;
+        /// What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
+        /// `"always"` replaces it.
+        overwrite: Overwrite = Overwrite::Never, "Replace files that shoal did not write.", group: DESTINATION;
+        /// Set the modification time that the source has for a file, if it has one. By default for files and archives,
+        /// not for a service. If the times of a service were kept, an update fetches only what has changed since.
+        keep_times: Option<bool> = None, "Keep modification times; default for files and archives.", group: DESTINATION;
+        /// When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of each file,
+        /// `"none"` as soon as it is in the page cache.
+        durability: Durability = Durability::Batch, "Sync to disk: never, per batch, or per file.", group: DESTINATION;
+        /// Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
+        journal: Option<PathBuf> = None, "Keep the journal here, not in DST/.shoal.", group: DESTINATION;
+        /// How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only failures are
+        /// left, it retries them; if nothing is left, it returns at once without listing the source. `"failed"` retries
+        /// only the failures. `"relist"` lists from the start and skips what is committed. `"update"` lists everything
+        /// and copies what is new or differs. `"restart"` reads everything again, compares all bytes and copies what
+        /// differs. The last two accept other filters.
+        resume: Resume = Resume::Auto, "How to use the journal of earlier calls.", group: ERRORS;
+        /// Copy nothing and create nothing, not even the destination. The report has what would be copied.
+        dry_run: bool = false, "Print what would be done, and do nothing.", short: Some("-n"), group: DESTINATION;
+        /// `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
+        /// share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
+        /// rules.
+        part: Option<Part> = None, "Only this part of N, counted from 0, such as 3/16.", metavar: Some("I/N"),
+            group: SOURCE;
+        /// Whether a part may be complete although other parts have listed different names, for a source that changes
+        /// meanwhile. One that has listed nothing beside others that have is always an error.
+        allow_different_listings: bool = false, "Accept parts that have listed other names.", group: ERRORS;
+        /// Count objects that were listed but are gone as skipped, not as failed.
+        ignore_vanished: bool = false, "Skip objects that were listed but are gone.", group: ERRORS;
+        /// Stop the run when more objects than this have failed.
+        max_failures: Option<u64> = None, "Stop when more objects than this have failed.", metavar: Some("N"),
+            range: (0.0, COUNT_MAX), group: ERRORS;
+        /// Number of objects in progress at once; `"auto"` finds it by measuring throughput.
+        workers: Workers = Workers::Auto, "Objects in progress.", metavar: Some("N|auto"), short: Some("-j"),
+            range: (1.0, WORKERS_MAX), environment: true, group: SPEED;
+        /// Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
+        /// Only threads of this call change.
+        nice: bool = false, "Half the cores, low priorities: leave the rest to others.", group: SPEED;
+        /// Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
+        memory: u64 = 256 << 20, "Memory limit for data.", // a small container's worth, far above what tiny objects need
+            takes: Type::Size, range: SIZES, metavar: Some("SIZE"), environment: true, group: SPEED;
+        /// Maximum bytes per second: a number, or text such as `"10MB"`.
+        limit_rate: Option<u64> = None, "Bytes per second, at most, such as 10MB.", takes: Type::Size, range: SIZES,
+            metavar: Some("SIZE"), group: SPEED;
+    }
+    and {
+        /// How often to retry one object. Users set it for a source or destination on a network.
+        max_retries: u32 = MAX_RETRIES;
+        /// For how long to retry one object, and for how long a host may be unavailable.
+        retry_timeout: Duration = RETRY_TIMEOUT;
     }
 }
+
+/// How often one object is retried, and for how long: as in object_store's RetryConfig.
+pub const MAX_RETRIES: u32 = 10;
+/// See [`MAX_RETRIES`].
+pub const RETRY_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Each worker needs memory even while idle.
+const WORKERS_MAX: f64 = 65_536.0;

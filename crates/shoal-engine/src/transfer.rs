@@ -1,6 +1,5 @@
 //! `Transfer`: the one public entry; wires source, sink, options and journal into a run. The only part that sees all.
 
-use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +10,14 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
-use crate::http::url::without_password;
 use crate::journal::{self, DESTINATION, Journal, LAYOUT, Location, Membership, OpenOptions, PART, RunKey, Standing};
 use crate::options::{Durability, Pass, Resume, TransferOptions};
 use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
 use crate::session::{Lease, local_clock};
-use crate::sink::dir::{DirOptions, DirSink};
-use crate::sink::null::{DryRun, NullSink};
+use crate::sink::null::DryRun;
 use crate::sink::{Sink, Start, Started};
 use crate::source::Source;
-use crate::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
-use crate::source::files::{Files, FilesFrom, FilesOptions};
-use crate::source::list_get::{ListGet, ListGetOptions};
 use crate::source::part::divide;
 
 /// How often a part looks whether the process that has the same part has ended.
@@ -376,76 +370,6 @@ fn run_keys(
     let mut key = common.clone();
     key.options.extend(options.part.map(|part: Part| (PART.to_owned(), part.to_string())));
     (key, common)
-}
-
-/// The own options of every source; the one that is made takes its own.
-#[derive(Clone, Debug, Default)]
-pub struct SourceOptions {
-    /// Of a list/get service.
-    pub list_get: ListGetOptions,
-    /// Of files.
-    pub files: FilesOptions,
-    /// Of archives.
-    pub archive: ArchiveOptions,
-}
-
-/// The source that `text` names: `http://` or `https://` a list/get service; `zip:` or `tar:` and a path or glob, archives;
-/// without a scheme a directory, a file, or a glob where it has the characters of one and nothing of exactly that name
-/// exists.
-///
-/// # Errors
-/// [`Kind::Config`] when not a valid source, or nothing is there.
-pub fn source_from_url(text: &str, options: &SourceOptions) -> Result<Arc<dyn Source>> {
-    let unknown = |why: &str| {
-        Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
-            "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), or a list/get service, \
-             http://host:port; for a file with a colon in its name, ./NAME:X",
-        )
-    };
-    let archives = |pattern: &str, formats| {
-        Archives::new(ArchivesFrom::Pattern(pattern.to_owned()), formats, options.archive.clone())
-    };
-    match text.split_once("://") {
-        Some((scheme, _)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
-            Ok(Arc::new(ListGet::new(text, options.list_get.clone())?))
-        }
-        _ if text.is_empty() => Err(unknown("the source is empty")),
-        _ if text.starts_with("zip:") => Ok(Arc::new(archives(&text["zip:".len()..], FormatsIn::Zip)?)),
-        _ if text.starts_with("tar:") => Ok(Arc::new(archives(&text["tar:".len()..], FormatsIn::Tar)?)),
-        _ if has_scheme(text) => Err(unknown("not a valid source")),
-        _ => Ok(Arc::new(Files::new(FilesFrom::text(text), options.files.clone())?)),
-    }
-}
-
-/// Whether a text begins like `word:`.
-fn has_scheme(text: &str) -> bool {
-    let scheme = text.split('/').next().and_then(|first| first.split_once(':'));
-    scheme.is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()))
-}
-
-/// The sink that `text` names: `null:` or a directory.
-///
-/// # Errors
-/// [`Kind::Config`] when not a valid destination.
-pub fn sink_from_url(place: impl AsRef<OsStr>, options: &TransferOptions) -> Result<Arc<dyn Sink>> {
-    let place = place.as_ref();
-    let text = place.to_str().unwrap_or("?"); // only a directory has a name that is not UTF-8
-    let unknown = |why: &str| {
-        Error::new(Kind::Config, why).on(&crate::display::escape(without_password(text).as_bytes())).hint(
-            "a destination is a directory, or null: to discard everything; for a directory with a colon in its name, \
-            ./NAME:X",
-        )
-    };
-    if text == "null:" {
-        return Ok(Arc::new(NullSink::new()));
-    }
-    if text.is_empty() {
-        return Err(unknown("the destination is empty"));
-    }
-    if has_scheme(text) {
-        return Err(unknown("not a valid destination"));
-    }
-    Ok(Arc::new(DirSink::new(Path::new(place), DirOptions::of(options))?))
 }
 
 /// What the journal of a destination says.

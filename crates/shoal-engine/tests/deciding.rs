@@ -21,6 +21,7 @@ use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::sink::null::NullSink;
 use shoal_engine::sink::{Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
 use shoal_engine::source::Source;
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::testing::faults::FailingSink;
 use shoal_engine::testing::{sink_contract, source_contract};
@@ -190,10 +191,11 @@ fn files_are_read_while_others_are_written() {
     for number in 0..400 {
         std::fs::write(directory.path().join(format!("{number}")), vec![number as u8; 100]).unwrap();
     }
-    let source = shoal_engine::transfer::source_from_url(directory.path().to_str().unwrap(), &Default::default());
+    let source = Files::new(FilesFrom::Path(directory.path().into()), FilesOptions::default());
     let memory = MemorySink::new();
     let sink = Arc::new(Waiting::new(memory.clone(), Duration::from_millis(20)));
-    let outcome = Transfer::new(source.unwrap(), sink.clone(), options(64)).run(&mut |_| ControlFlow::Continue(()));
+    let outcome =
+        Transfer::new(Arc::new(source.unwrap()), sink.clone(), options(64)).run(&mut |_| ControlFlow::Continue(()));
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert_eq!(memory.objects().len(), 400);
     assert!(sink.most() > 30, "{} writes were in flight", sink.most());

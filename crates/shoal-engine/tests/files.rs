@@ -17,7 +17,7 @@ use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
 use shoal_engine::source::{Behind, Source};
-use shoal_engine::transfer::{Outcome, SourceOptions, Transfer, source_from_url};
+use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Cursor, Kind, Partition, Progress, TransferOptions};
 use support::{as_child, child, ext4_in_seconds, in_private_mounts, told};
 
@@ -185,13 +185,11 @@ fn text_is_a_glob_only_where_no_file_has_that_name() {
     put(temp.path(), "a1", b"y");
     let identity = |name: &str| {
         let text = temp.path().join(name).to_str().unwrap().to_owned();
-        source_from_url(&text, &SourceOptions::default()).map(|source| source.identity())
+        Files::new(FilesFrom::text(&text), FilesOptions::default()).map(|source| source.identity())
     };
     assert!(identity("a[1]").unwrap().ends_with("file=a[1]"));
     assert!(identity("a[2]").unwrap().ends_with("glob=a[2]"));
     assert_eq!(identity("a2").unwrap_err().kind(), Kind::Config);
-    let unknown = source_from_url("ftp://x/", &SourceOptions::default()).err().unwrap();
-    assert_eq!(unknown.why(), "not a valid source");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use scripted::*;
 use shoal_engine::options::{Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
-use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
 use shoal_engine::transfer::Transfer;
 use shoal_engine::{Kind, TransferOptions};
 
@@ -187,7 +187,7 @@ fn requests_are_exactly_what_the_options_say() {
         names_field: "items".to_owned(),
         next_field: vec!["cursor".to_owned()],
         marker_param: "after[".to_owned(),
-        headers: vec![("X-Key".to_owned(), "k".to_owned())],
+        http: HttpOptions { headers: vec![("X-Key".to_owned(), "k".to_owned())], ..HttpOptions::default() },
         encode_slash: true,
         ..ListGetOptions::default()
     };
@@ -383,7 +383,10 @@ fn a_redirect_to_another_host_is_named_without_its_secrets_and_not_followed() {
 
 #[test]
 fn only_the_expected_type_is_an_object() {
-    let expecting = |glob: &str| ListGetOptions { expect_type: Some(glob.to_owned()), ..ListGetOptions::default() };
+    let expecting = |glob: &str| ListGetOptions {
+        http: HttpOptions { expect_type: Some(glob.to_owned()), ..HttpOptions::default() },
+        ..ListGetOptions::default()
+    };
     let answer = |field: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n{field}\r\nabc");
     for (field, glob, fits) in [
         ("Content-Type: image/png\r\n", "image/*", true),

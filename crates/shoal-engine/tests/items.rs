@@ -10,10 +10,11 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use shoal_engine::options::{Durability, TransferOptions, Workers};
+use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::source::items::{BATCH_ITEMS, Item, Pusher, Room, items};
 use shoal_engine::source::{Entries, Source};
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
+use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Result};
 
 const MEMORY: u64 = 64 << 20;
@@ -113,7 +114,7 @@ fn options() -> TransferOptions {
 /// Saves so many items into a directory under a name; `whole`: the series ends there.
 fn save_named(directory: &Path, count: usize, whole: bool, name: impl Fn(usize) -> String) -> Outcome {
     let (source, mut pusher) = items(Some("series"), MEMORY);
-    let sink = sink_from_url(directory.to_str().unwrap(), &options()).unwrap();
+    let sink = Arc::new(DirSink::new(directory, DirOptions::of(&options())).unwrap());
     let run = start(Transfer::new(Arc::new(source), sink, options()));
     let watch = Arc::new(Watch::default());
     push_all(&mut pusher, (0..count).map(|n| (name(n), Bytes::new(n.to_string().into_bytes(), &watch))));
@@ -262,7 +263,7 @@ fn save_again(
 ) -> (Outcome, usize) {
     let (source, mut pusher) = items(Some("series"), memory);
     let options = TransferOptions { workers: Workers::Fixed(workers), ..options() };
-    let sink = sink_from_url(directory.to_str().unwrap(), &options).unwrap();
+    let sink = Arc::new(DirSink::new(directory, DirOptions::of(&options)).unwrap());
     let run = start(Transfer::new(Arc::new(source), sink, options));
     let watch = Arc::new(Watch::default());
     let data = |n: usize| if bad(n) { b"broken".to_vec() } else { vec![n as u8; 1000] };

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use scripted::{page, plain, serve};
 use shoal_engine::Findings;
 use shoal_engine::source::Source;
-use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
 use shoal_engine::source::part::OfPart;
 use support::{as_child, child, told};
 
@@ -107,7 +107,8 @@ impl Watched {
 
 fn source(url: &str) -> Watched {
     let connect_timeout = Duration::from_secs(60);
-    let source = ListGet::new(url, ListGetOptions { connect_timeout, ..ListGetOptions::default() }).unwrap();
+    let http = HttpOptions { connect_timeout, ..HttpOptions::default() };
+    let source = ListGet::new(url, ListGetOptions { http, ..ListGetOptions::default() }).unwrap();
     Watched { source: Arc::new(source), findings: Arc::default() }
 }
 

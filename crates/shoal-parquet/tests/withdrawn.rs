@@ -294,7 +294,7 @@ fn rows_in_open_files_of_a_killed_session_are_removed_and_the_places_of_the_othe
         let directory = tempfile::tempdir().unwrap();
         let mut objects = some(count);
         let parquet = ParquetOptions { group_rows: 250, commit_every: Default::default(), ..Default::default() };
-        let open = || Arc::new(ParquetSink::new(directory.path(), parquet, &options()).unwrap());
+        let open = || Arc::new(ParquetSink::new(directory.path(), parquet.clone(), &options()).unwrap());
         let killed = Killed::new(open(), Moment::Flush);
         let pages = MemorySource::new(vec![objects.clone()], 50);
         let (last, waits) = (objects[count - 1].0.clone(), killed.clone());

@@ -140,15 +140,17 @@ fn failure_line(failure: &Failure) -> String {
     Error::new(Kind::Internal, &failure.reason).on(&shoal_engine::display::escape(&failure.name)).line()
 }
 
-/// What failed objects mean for the caller of a run: its option `on_error`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum OnError {
-    /// All the rest is done; then the run raises.
-    Raise,
-    /// The report says so.
-    Record,
-    /// The first ends the run, which raises its exception.
-    Stop,
+shoal_engine::words! {
+    /// What failed objects mean for the caller of a run: its option `on_error`.
+    pub enum OnError {
+        /// All the rest is done; then the run raises.
+        #[default]
+        Raise = "raise",
+        /// The report says so.
+        Record = "record",
+        /// The first ends the run, which raises its exception.
+        Stop = "stop",
+    }
 }
 
 /// The end of a run that has failed objects, or that could not continue.

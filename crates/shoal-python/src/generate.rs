@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +14,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use shoal_engine::options::Workers;
 use shoal_engine::sink::Put;
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::source::ids::{Answer, Caller, ids};
-use shoal_engine::transfer::{Outcome, Transfer, sink_from_url};
+use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Progress, Report, Step};
 
 use crate::background::Background;
 use crate::data;
 use crate::errors::{OnError, config_error, run_error};
-use crate::options::{EncodeOptions, Options};
-use crate::placer::{Place, to_place};
+use crate::options::{EncodeOptions, of_run, take};
+use crate::placer::{Done, Failed, Place, to_place};
+use crate::registry::scheme;
 use crate::report;
-
-/// An object that is written: its token, its bytes, and false where another had its name.
-pub type Done = (u64, u64, bool);
-/// One that is not: its token, the kind and text of the error, a hint, and the operating system's number.
-pub type Failed = (u64, String, String, Option<String>, Option<i32>);
 
 /// The run of `shoal.generate`.
 #[pyclass(frozen, module = "shoal._shoal")]
@@ -55,25 +52,24 @@ impl Generation {
     fn new(
         py: Python<'_>,
         destination: OsString,
-        options: Options,
+        options: &Bound<'_, PyDict>,
         job: (String, String, u64),
-        encode: EncodeOptions,
         in_flight: usize,
         workers: (usize, String),
     ) -> PyResult<Generation> {
         let (identity, arguments, count) = job;
-        let on_error = options.on_error()?;
-        let mut engine = options.to_engine()?;
+        let (mut engine, on_error) = of_run(options)?;
+        let encode: EncodeOptions = take(options)?;
         engine.workers = Workers::Fixed(in_flight.max(1));
         let dir = DirOptions::of(&engine);
-        if destination == "null:" {
+        if scheme(destination.as_bytes()).is_some() {
+            let shown = destination.display();
             return Err(config_error(
                 py,
-                "generate writes files: the destination must be a directory, not null:",
+                &format!("generate writes files: the destination must be a directory, not {shown}"),
                 None,
             ));
         }
-        sink_from_url(&destination, &engine).map_err(|error| run_error(py, &error))?;
         let sink = Arc::new(DirSink::new(Path::new(&destination), dir).map_err(|error| run_error(py, &error))?);
 
         let (bell, ringing) = UnixStream::pair().map_err(PyOSError::new_err)?;

@@ -13,7 +13,6 @@ mod data;
 mod ending;
 mod errors;
 mod fork;
-mod from_items;
 mod generate;
 mod listing;
 mod object;
@@ -21,6 +20,7 @@ mod options;
 mod placer;
 mod reader;
 mod records;
+mod registry;
 mod report;
 mod save;
 mod serve;
@@ -50,7 +50,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]
-    use crate::options::default_options;
+    use crate::options::{checked, options, size, source_function};
     #[pymodule_export]
     use crate::placer::Placer;
     #[pymodule_export]

@@ -12,9 +12,9 @@ use shoal_engine::{Error, Failure};
 
 use crate::errors::{object_error, run_error};
 use crate::fork::Owner;
-use crate::options::Options;
+use crate::options::of_run;
 use crate::report::{failures, moment, name_text, value};
-use crate::source::SourceOptions;
+use crate::source;
 
 /// Objects handed to Python at once.
 const BATCH: usize = 256;
@@ -37,9 +37,9 @@ pub struct Listing {
 #[pymethods]
 impl Listing {
     #[new]
-    fn new(py: Python<'_>, source: SourceOptions, options: Options, raises: bool) -> PyResult<Listing> {
-        let engine = options.to_engine()?;
-        let source = source.open(py, &options, true)?.map_err(|error| run_error(py, &error))?;
+    fn new(py: Python<'_>, source: source::Given<'_>, options: &Bound<'_, PyDict>, raises: bool) -> PyResult<Listing> {
+        let (mut engine, _) = of_run(options)?;
+        let source = source::open(py, source, &mut engine, true)?;
         let (sender, batches) = sync_channel(AHEAD);
         let list = move || {
             let mut batch = Batch::new();

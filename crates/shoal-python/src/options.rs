@@ -1,173 +1,71 @@
-//! Options from Python to the engine, and the engine's defaults to Python. Not here: any default.
+//! Options from Python to the structs that declare them, and their tables to Python.
+//!
+//! A function of Python passes its arguments as one dictionary, and each struct takes those that it has. Not here: what the
+//! options are (`options!` beside what acts on them).
+//!
+//! Nothing here keeps a name in a lock that is initialised on first use, as what PyO3 derives does. Another thread may fork in
+//! that moment, and then the child waits for ever: once in 120 forks beside threads that save.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use shoal_engine::options::{Durability, Overwrite, Resume, Workers};
-use shoal_engine::source::archive::{ArchiveOptions, Backslashes, Encoding};
-use shoal_engine::source::files::FilesOptions;
-use shoal_engine::source::list_get::{ListGetOptions, Pipeline};
-use shoal_engine::source::urls::{self, Fields, Format, Urls, UrlsOptions};
-use shoal_engine::{Error, Part, TransferOptions};
-use shoal_parquet::sink::ParquetOptions;
-use shoal_parquet::urls::ParquetUrls;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use shoal_engine::option::{Opt, Options, Type, Value, parse_size};
+use shoal_engine::options::group::{DESTINATION, ERRORS, SOURCE};
+use shoal_engine::sink::digest::Checksum;
+use shoal_engine::{Error, Kind, Part, TransferOptions};
 
-use crate::errors::OnError;
-use crate::from_items::from_items;
+use crate::errors::{OnError, run_error};
+use crate::registry::{SINKS, SOURCES, source_named};
 
-/// What stands for an encoding that is found out.
-const AUTO: &str = "auto";
-
-/// A word such as `"auto"`, or a number.
-#[derive(FromPyObject)]
-enum NumberOrWord {
-    Count(usize),
-    Word(String),
-}
-
-impl NumberOrWord {
-    fn to_pipeline(&self) -> PyResult<Pipeline> {
-        match self {
-            NumberOrWord::Count(depth) => Ok(Pipeline::Depth(*depth)),
-            NumberOrWord::Word(word) if word == "auto" => Ok(Pipeline::Auto),
-            NumberOrWord::Word(word) if word == "off" => Ok(Pipeline::Off),
-            NumberOrWord::Word(word) => Err(unknown("pipeline", word)),
-        }
+shoal_engine::words! {
+    /// In which order objects arrive.
+    pub enum Order {
+        /// As they are ready.
+        #[default]
+        Any = "any",
+        /// As the source lists them.
+        Source = "source",
     }
 }
 
-from_items! {
-    /// `shoal._options.Options`, which has looked at the values already.
-    pub struct Options {
-        workers: NumberOrWord,
-        nice: bool,
-        memory: u64,
-        durability: String,
-        overwrite: String,
-        keep_times: Option<bool>,
-        journal: Option<PathBuf>,
-        max_retries: u32,
-        retry_timeout: f64,
-        timeout: f64,
-        connect_timeout: f64,
-        include: Vec<String>,
-        exclude: Vec<String>,
-        limit_rate: Option<u64>,
-        max_failures: Option<u64>,
-        on_error: String,
-        ignore_vanished: bool,
-        resume: String,
-        allow_different_listings: bool,
-        dry_run: bool,
-        part: Option<(u32, u32)>,
-        shard_size: u64,
-        shard_age: f64,
+shoal_engine::options! {
+    /// How failed objects are told.
+    pub struct TellOptions {
+        /// What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`; `"record"`
+        /// returns the report, which has the failures; `"stop"` ends at the first failure and raises its exception. All
+        /// of them record failures in the journal.
+        on_error: OnError = OnError::Raise, "Record a failure and continue, or stop at it.", group: ERRORS;
     }
 }
 
-from_items! {
-    /// `shoal._options.ListGetOptions`.
-    pub struct ListGet {
-        list_path: String,
-        get_path: String,
-        names_field: String,
-        name: String,
-        next_field: Vec<String>,
-        marker_param: String,
-        headers: Vec<(String, String)>,
-        expect_type: Option<String>,
-        require_length: bool,
-        encode_slash: bool,
-        ca_file: Option<PathBuf>,
-        insecure: bool,
-        allow_host: Vec<String>,
-        pipeline: NumberOrWord,
+shoal_engine::options! {
+    /// How objects are handed to a loop.
+    pub struct ReadOptions {
+        /// `"any"`: objects arrive as they are ready, which is faster. `"source"`: in the order of the listing, with
+        /// objects that were retried later at the end.
+        order: Order = Order::Any, "Order of the objects; source = as listed.", group: SOURCE;
+        /// Deliver objects that are larger in chunks of at most this size, each an `Object` with its `offset`.
+        chunk_size: Option<u64> = None, "Size of the chunks.", takes: Type::Size;
+        /// A hash function: hand over checksums instead of the bytes.
+        checksum: Option<Checksum> = None, "Print checksums.";
     }
 }
 
-from_items! {
-    /// `shoal._options.UrlsOptions`.
-    pub struct UrlList {
-        list: Option<PathBuf>,
-        identity: Option<String>,
-        format: String,
-        url_field: String,
-        name_field: Option<String>,
-        name: String,
-        per_host: usize,
-        limit_requests: Option<f64>,
-        headers: Vec<(String, String)>,
-        expect_type: Option<String>,
-        require_length: bool,
-        ca_file: Option<PathBuf>,
-        insecure: bool,
-        allow_host: Vec<String>,
-        pipeline: NumberOrWord,
-    }
-}
-
-impl UrlList {
-    /// Opens the list; without a path, standard input.
-    fn open(self) -> Result<Box<dyn urls::UrlList>, Error> {
-        let fields = Fields { url: self.url_field, name: self.name_field };
-        let Some(path) = self.list else { return Ok(Box::new(urls::Lines::stdin()?)) };
-        let format = match &*self.format {
-            "csv" => Format::Csv(b',', fields),
-            "tsv" => Format::Csv(b'\t', fields),
-            "jsonl" => Format::Json(fields),
-            "items" => Format::Items,
-            "parquet" => return Ok(Box::new(ParquetUrls::open(&path, &fields)?)),
-            _ => Format::Plain,
-        };
-        Ok(Box::new(urls::Lines::open(&path, &format, self.identity)?))
-    }
-}
-
-from_items! {
-    /// `shoal._options.ArchiveOptions`.
-    pub struct Archives {
-        into_subdirectories: bool,
-        encoding: String,
-        backslashes: String,
-        max_size: Option<u64>,
-        max_ratio: u64,
-        max_entries: u64,
-        max_depth: u32,
-        allow_overlap: bool,
-    }
-}
-
-impl Archives {
-    /// The engine's form.
-    pub fn to_engine(&self) -> PyResult<ArchiveOptions> {
-        Ok(ArchiveOptions {
-            into_subdirectories: self.into_subdirectories,
-            encoding: match &*self.encoding {
-                AUTO => Encoding::Auto,
-                label => Encoding::Label(label.to_owned()),
-            },
-            backslashes: [Backslashes::Refuse, Backslashes::Separator]
-                .into_iter()
-                .find(|choice| choice.as_str() == self.backslashes)
-                .ok_or_else(|| unknown("backslashes", &self.backslashes))?,
-            max_size: self.max_size,
-            max_ratio: self.max_ratio,
-            max_entries: self.max_entries,
-            max_depth: self.max_depth,
-            allow_overlap: self.allow_overlap,
-        })
-    }
-}
-
-from_items! {
-    /// `shoal._options.EncodeOptions`.
+shoal_engine::options! {
+    /// How tables and arrays are encoded.
     pub struct EncodeOptions {
-        header: bool,
-        final_newline: bool,
+        /// Begin a `.csv` file of a table with the names of its columns. (An array's columns have no names.)
+        header: bool = true, "Begin a table's .csv with the column names.", group: DESTINATION;
+        /// End a `.csv` or `.jsonl` file with a newline. (A last line that is empty, a null, always has one.)
+        final_newline: bool = true, "End a .csv or .jsonl file with a newline.", group: DESTINATION;
     }
+}
+
+shoal_engine::options! {
+    /// Of what has no options of its own.
+    pub struct NoOptions {}
 }
 
 impl EncodeOptions {
@@ -183,243 +81,204 @@ impl EncodeOptions {
     }
 }
 
-/// A value that an option does not take.
-pub fn unknown(option: &str, value: &str) -> PyErr {
-    PyValueError::new_err(format!("{option} is not known: {value:?}"))
+/// Those of the given options that `T` has, and for the others a variable of the environment or the default.
+pub fn take<T: Options>(given: &Bound<'_, PyDict>) -> PyResult<T> {
+    let mut options = T::default();
+    for option in T::TABLES.concat() {
+        let set = match given.get_item(option.name)? {
+            Some(value) => options.set(option.name, option.name, &value_of(&value, &option)?),
+            None => from_environment(&mut options, &option),
+        };
+        set.map_err(|error| run_error(given.py(), &error))?;
+    }
+    Ok(options)
+}
+
+/// Sets an option from `SHOAL_NAME`, if it has such a variable and it is set.
+fn from_environment<T: Options>(options: &mut T, option: &Opt) -> Result<(), Error> {
+    let variable = format!("SHOAL_{}", option.name.to_ascii_uppercase());
+    match option.environment.then(|| std::env::var(&variable)) {
+        Some(Ok(text)) if !text.is_empty() => {
+            let number = text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().unwrap_or(i64::MAX));
+            options.set(option.name, &variable, &number.map_or(Value::Text(text), Value::Whole))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The options of a run, and what failed objects mean.
+pub fn of_run(given: &Bound<'_, PyDict>) -> PyResult<(TransferOptions, OnError)> {
+    let mut options: TransferOptions = take(given)?;
+    let TellOptions { on_error } = take(given)?;
+    if on_error == OnError::Stop {
+        options.max_failures = Some(0);
+    }
+    Ok((options, on_error))
+}
+
+/// A value of Python as one that `option` may take.
+fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
+    if given.is_none() {
+        return Ok(Value::None);
+    }
+    let other = || Ok(Value::Other(given.repr()?.to_string_lossy().into_owned()));
+    if option.takes == Type::Flag {
+        return given.is_truthy().map(Value::Flag);
+    }
+    if given.is_exact_instance_of::<PyBool>() {
+        return given.is_truthy().map(Value::Flag);
+    }
+    if given.is_exact_instance_of::<PyInt>() {
+        let nearest = || given.lt(0).map(|negative| if negative { i64::MIN } else { i64::MAX });
+        return Ok(Value::Whole(given.extract().or_else(|_| nearest())?));
+    }
+    if given.is_exact_instance_of::<PyFloat>() {
+        return given.extract().map(Value::Number);
+    }
+    match option.takes {
+        Type::Path => given.extract::<PathBuf>().map(Value::Path).or_else(|_| other()),
+        _ if given.is_instance_of::<PyString>() => given.extract().map(Value::Text).or_else(|_| other()),
+        Type::Part if is_row(given) => {
+            given.extract::<(i64, i64)>().map(|(at, of)| Value::Part(at, of)).or_else(|_| other())
+        }
+        Type::Texts if is_row(given) => texts(given).map(Value::Texts).or_else(|_: PyErr| other()),
+        Type::Headers => match given.hasattr("items")? {
+            true => pairs(&given.call_method0("items")?),
+            false => pairs(given),
+        }
+        .map(Value::Pairs)
+        .or_else(|_: PyErr| Ok(Value::Other(String::new()))), // never shown
+        _ => other(),
+    }
+}
+
+/// Whether a value is a sequence that is not text.
+fn is_row(given: &Bound<'_, PyAny>) -> bool {
+    !given.hasattr("decode").unwrap_or(true) && given.hasattr("__getitem__").unwrap_or(false)
+}
+
+fn texts(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    given.try_iter()?.map(|text| text?.extract()).collect()
+}
+
+fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
+    given.try_iter()?.map(|pair| pair?.extract()).collect()
+}
+
+/// A value as Python has it: sizes in bytes, times in seconds.
+fn to_python<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::None => py.None().into_bound(py),
+        Value::Flag(flag) => PyBool::new(py, flag).to_owned().into_any(),
+        Value::Whole(whole) => whole.into_pyobject(py)?.into_any(),
+        Value::Number(number) => number.into_pyobject(py)?.into_any(),
+        Value::Text(text) | Value::Other(text) => text.into_pyobject(py)?.into_any(),
+        Value::Path(path) => path.into_os_string().into_pyobject(py)?.into_any(),
+        Value::Texts(texts) => PyTuple::new(py, texts)?.into_any(),
+        Value::Pairs(pairs) => PyTuple::new(py, pairs)?.into_any(),
+        Value::Part(index, count) => (index, count).into_pyobject(py)?.into_any(),
+    })
+}
+
+/// The values of options by their names.
+pub fn values<'py, T: Options>(py: Python<'py>, options: &T) -> PyResult<Bound<'py, PyDict>> {
+    let all = PyDict::new(py);
+    for (name, value) in options.values() {
+        all.set_item(name, to_python(py, value)?)?;
+    }
+    Ok(all)
 }
 
 /// A part of a job, from its number and the number of parts.
 pub fn part((index, count): (u32, u32)) -> PyResult<Part> {
-    Part::new(index, count).map_err(|error| PyValueError::new_err(error.why().to_owned()))
+    Part::new(index, count).map_err(|error| pyo3::exceptions::PyValueError::new_err(error.why().to_owned()))
 }
 
-fn seconds(option: &str, value: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(value).map_err(|_| unknown(option, &value.to_string()))
+/// Returns a size in bytes from a number or text.
+#[pyfunction(name = "parse_size")]
+pub fn size(py: Python<'_>, value: &Bound<'_, PyAny>, option: &str) -> PyResult<u64> {
+    let sizes = Opt::new("", Type::Size, false, || Value::None);
+    let given = value_of(value, &sizes)?;
+    let size = match &given {
+        Value::Whole(whole) => u64::try_from(*whole).ok().filter(|size| (1..1 << 62).contains(size)),
+        Value::Text(text) => parse_size(text),
+        _ => None,
+    };
+    size.ok_or_else(|| run_error(py, &sizes.refuses(option, &given)))
 }
 
-impl Options {
-    /// What failed objects mean.
-    pub fn on_error(&self) -> PyResult<OnError> {
-        match &*self.on_error {
-            "raise" => Ok(OnError::Raise),
-            "record" => Ok(OnError::Record),
-            "stop" => Ok(OnError::Stop),
-            other => Err(unknown("on_error", other)),
+/// Every table of options by what it is of: the name of a function that describes a source or a destination, or a struct.
+#[pyfunction]
+pub fn options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    let add = |name: &str, tables: &[&[Opt]]| -> PyResult<()> {
+        let rows = tables.concat().iter().map(|option| row(py, option)).collect::<PyResult<Vec<_>>>()?;
+        all.set_item(name, PyList::new(py, rows)?)
+    };
+    add("run", TransferOptions::TABLES)?;
+    add("tell", TellOptions::TABLES)?;
+    add("read", ReadOptions::TABLES)?;
+    add("encode", EncodeOptions::TABLES)?;
+    let described = SOURCES.iter().map(|source| (source.function, source.tables));
+    for (function, tables) in described.chain(SINKS.iter().map(|sink| (sink.function, sink.tables))) {
+        if !function.is_empty() {
+            add(function, tables)?;
         }
     }
-
-    /// The engine's form.
-    pub fn to_engine(&self) -> PyResult<TransferOptions> {
-        Ok(TransferOptions {
-            workers: match &self.workers {
-                NumberOrWord::Count(count) => Workers::Fixed(*count),
-                NumberOrWord::Word(word) if word == "auto" => Workers::Auto,
-                NumberOrWord::Word(word) => return Err(unknown("workers", word)),
-            },
-            nice: self.nice,
-            memory: self.memory,
-            durability: [Durability::None, Durability::Batch, Durability::File]
-                .into_iter()
-                .find(|choice| choice.as_str() == self.durability)
-                .ok_or_else(|| unknown("durability", &self.durability))?,
-            overwrite: [Overwrite::Never, Overwrite::Always]
-                .into_iter()
-                .find(|choice| choice.as_str() == self.overwrite)
-                .ok_or_else(|| unknown("overwrite", &self.overwrite))?,
-            keep_times: self.keep_times,
-            journal: self.journal.clone(),
-            max_retries: self.max_retries,
-            retry_timeout: seconds("retry_timeout", self.retry_timeout)?,
-            max_failures: if self.on_error()? == OnError::Stop { Some(0) } else { self.max_failures },
-            ignore_vanished: self.ignore_vanished,
-            include: self.include.clone(),
-            exclude: self.exclude.clone(),
-            limit_rate: self.limit_rate,
-            resume: [Resume::Auto, Resume::Failed, Resume::Relist, Resume::Update, Resume::Restart]
-                .into_iter()
-                .find(|choice| choice.as_str() == self.resume)
-                .ok_or_else(|| unknown("resume", &self.resume))?,
-            allow_different_listings: self.allow_different_listings,
-            dry_run: self.dry_run,
-            part: self.part.map(part).transpose()?,
-        })
-    }
-
-    /// How the files of a packed destination are cut.
-    pub fn parquet(&self) -> PyResult<ParquetOptions> {
-        Ok(ParquetOptions {
-            shard_size: self.shard_size,
-            shard_age: seconds("shard_age", self.shard_age)?,
-            ..ParquetOptions::default()
-        })
-    }
-
-    /// The source of a list of URLs. `ordered`: in the order of the list.
-    pub fn urls(&self, own: UrlList, ordered: bool) -> PyResult<impl FnOnce() -> Result<Urls, Error> + Send> {
-        let options = UrlsOptions {
-            name: own.name.clone(),
-            per_host: own.per_host,
-            limit_requests: own.limit_requests,
-            headers: own.headers.clone(),
-            timeout: seconds("timeout", self.timeout)?,
-            connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
-            expect_type: own.expect_type.clone(),
-            require_length: own.require_length,
-            ca_file: own.ca_file.clone(),
-            insecure: own.insecure,
-            allow_host: own.allow_host.clone(),
-            pipeline: own.pipeline.to_pipeline()?,
-            ordered,
-        };
-        Ok(move || Urls::new(own.open()?, options))
-    }
-
-    /// The list/get source's form: its own knobs and the two time-outs that a user sets beside the engine's.
-    pub fn list_get(&self, own: ListGet) -> PyResult<ListGetOptions> {
-        Ok(ListGetOptions {
-            list_path: own.list_path,
-            get_path: own.get_path,
-            names_field: own.names_field,
-            name: own.name,
-            next_field: own.next_field,
-            marker_param: own.marker_param,
-            headers: own.headers,
-            timeout: seconds("timeout", self.timeout)?,
-            connect_timeout: seconds("connect_timeout", self.connect_timeout)?,
-            expect_type: own.expect_type,
-            require_length: own.require_length,
-            encode_slash: own.encode_slash,
-            ca_file: own.ca_file,
-            insecure: own.insecure,
-            allow_host: own.allow_host,
-            pipeline: own.pipeline.to_pipeline()?,
-        })
-    }
-}
-
-/// The engine's defaults by the name of the option; sizes in bytes, times in seconds.
-///
-/// Taken apart without `..`, so that a new knob does not compile until Python has it too.
-#[pyfunction]
-pub fn default_options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let TransferOptions {
-        workers,
-        nice,
-        memory,
-        durability,
-        overwrite,
-        keep_times,
-        journal,
-        max_retries,
-        retry_timeout,
-        max_failures,
-        ignore_vanished,
-        include,
-        exclude,
-        limit_rate,
-        resume,
-        allow_different_listings,
-        dry_run,
-        part,
-    } = TransferOptions::default();
-    let all = PyDict::new(py);
-    match workers {
-        Workers::Auto => all.set_item("workers", "auto")?,
-        Workers::Fixed(count) => all.set_item("workers", count)?,
-    }
-    all.set_item("nice", nice)?;
-    all.set_item("memory", memory)?;
-    all.set_item("durability", durability.as_str())?;
-    all.set_item("overwrite", overwrite.as_str())?;
-    all.set_item("keep_times", keep_times)?;
-    all.set_item("journal", journal)?;
-    all.set_item("max_retries", max_retries)?;
-    all.set_item("retry_timeout", retry_timeout.as_secs_f64())?;
-    all.set_item("max_failures", max_failures)?;
-    all.set_item("ignore_vanished", ignore_vanished)?;
-    all.set_item("include", include)?;
-    all.set_item("exclude", exclude)?;
-    all.set_item("limit_rate", limit_rate)?;
-    all.set_item("resume", resume.as_str())?;
-    all.set_item("allow_different_listings", allow_different_listings)?;
-    all.set_item("dry_run", dry_run)?;
-    all.set_item("part", part.map(|part| (part.index(), part.count())))?;
-    let ParquetOptions { shard_size, shard_age, .. } = ParquetOptions::default();
-    all.set_item("shard_size", shard_size)?;
-    all.set_item("shard_age", shard_age.as_secs_f64())?;
-    let FilesOptions { follow_links } = FilesOptions::default();
-    all.set_item("follow_links", follow_links)?;
-    list_get_defaults(&all)?;
-    let UrlsOptions { per_host, limit_requests, .. } = UrlsOptions::default(); // the rest is as of a service
-    all.set_item("per_host", per_host)?;
-    all.set_item("limit_requests", limit_requests)?;
-    all.set_item("url_field", "url")?;
-    all.set_item("name_field", None::<String>)?;
-    archive_defaults(&all)?;
     Ok(all)
 }
 
-fn archive_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
-    let ArchiveOptions {
-        into_subdirectories,
-        encoding,
-        backslashes,
-        max_size,
-        max_ratio,
-        max_entries,
-        max_depth,
-        allow_overlap,
-    } = ArchiveOptions::default();
-    all.set_item("into_subdirectories", into_subdirectories)?;
-    match encoding {
-        Encoding::Auto => all.set_item("encoding", AUTO)?,
-        Encoding::Label(label) => all.set_item("encoding", label)?,
-    }
-    all.set_item("backslashes", backslashes.as_str())?;
-    all.set_item("max_size", max_size)?;
-    all.set_item("max_ratio", max_ratio)?;
-    all.set_item("max_entries", max_entries)?;
-    all.set_item("max_depth", max_depth)?;
-    all.set_item("allow_overlap", allow_overlap)
+/// One option as a dictionary.
+fn row<'py>(py: Python<'py>, option: &Opt) -> PyResult<Bound<'py, PyDict>> {
+    let Opt { name, takes, optional, default, help, text, metavar, group, flag, short, range: _, secret, environment } =
+        *option;
+    let (kind, alias, words): (&str, &str, &[&str]) = match takes {
+        Type::Word(alias, words) => ("word", alias, words),
+        Type::WordOrCount(alias, words) => ("word-or-count", alias, words),
+        Type::Flag => ("flag", "bool", &[]),
+        Type::Count => ("count", "int", &[]),
+        Type::Number => ("number", "float", &[]),
+        Type::Seconds => ("seconds", "float", &[]),
+        Type::Size => ("size", "Size", &[]),
+        Type::Text => ("text", "str", &[]),
+        Type::Texts => ("texts", "Texts", &[]),
+        Type::Headers => ("headers", "Headers", &[]),
+        Type::Path => ("path", "Path", &[]),
+        Type::Part => ("part", "Part", &[]),
+    };
+    let row = PyDict::new(py);
+    row.set_item("name", name)?;
+    row.set_item("kind", kind)?;
+    row.set_item("type", alias)?;
+    row.set_item("words", PyTuple::new(py, words)?)?;
+    row.set_item("optional", optional)?;
+    row.set_item("default", to_python(py, default())?)?;
+    row.set_item("help", help)?;
+    row.set_item("text", text)?;
+    row.set_item("metavar", metavar)?;
+    row.set_item("group", group)?;
+    row.set_item("flag", flag.map_or_else(|| name.replace('_', "-"), str::to_owned))?;
+    row.set_item("short", short)?;
+    row.set_item("secret", secret)?;
+    row.set_item("environment", environment)?;
+    Ok(row)
 }
 
-fn list_get_defaults(all: &Bound<'_, PyDict>) -> PyResult<()> {
-    let ListGetOptions {
-        list_path,
-        get_path,
-        names_field,
-        name,
-        next_field,
-        marker_param,
-        headers,
-        timeout,
-        connect_timeout,
-        expect_type,
-        require_length,
-        encode_slash,
-        ca_file,
-        insecure,
-        allow_host,
-        pipeline,
-    } = ListGetOptions::default();
-    all.set_item("list_path", list_path)?;
-    all.set_item("get_path", get_path)?;
-    all.set_item("names_field", names_field)?;
-    all.set_item("name", name)?;
-    all.set_item("next_field", next_field)?;
-    all.set_item("marker_param", marker_param)?;
-    all.set_item("headers", headers)?;
-    all.set_item("timeout", timeout.as_secs_f64())?;
-    all.set_item("connect_timeout", connect_timeout.as_secs_f64())?;
-    all.set_item("expect_type", expect_type)?;
-    all.set_item("require_length", require_length)?;
-    all.set_item("encode_slash", encode_slash)?;
-    all.set_item("ca_file", ca_file)?;
-    all.set_item("insecure", insecure)?;
-    all.set_item("allow_host", allow_host)?;
-    match pipeline {
-        Pipeline::Auto => all.set_item("pipeline", "auto"),
-        Pipeline::Off => all.set_item("pipeline", "off"),
-        Pipeline::Depth(depth) => all.set_item("pipeline", depth),
+/// The options of a table with valid values, those left out with their defaults.
+#[pyfunction]
+pub fn checked<'py>(py: Python<'py>, table: &str, given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    let source = SOURCES.iter().find(|source| source.function == table).map(|source| source.checked);
+    let sink = || SINKS.iter().find(|sink| sink.function == table).map(|sink| sink.checked);
+    match (table, source.or_else(sink)) {
+        ("run", _) => values(py, &take::<TransferOptions>(given)?),
+        ("encode", _) => values(py, &take::<EncodeOptions>(given)?),
+        (_, Some(checked)) => checked(given),
+        (_, None) => Err(run_error(py, &Error::new(Kind::Config, format!("there are no options of {table}")))),
     }
+}
+
+/// Returns the name of the function that describes such a source; empty if it has no options.
+#[pyfunction]
+pub fn source_function(py: Python<'_>, text: OsString) -> PyResult<&'static str> {
+    source_named(&text).map(|kind| kind.function).map_err(|error| run_error(py, &error))
 }

@@ -15,9 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
+use pyo3::types::{PyAny, PyDict};
 use shoal_engine::fs::neighbour::lower_priority;
-use shoal_engine::options::{Durability, Overwrite};
 use shoal_engine::session::Interval;
 use shoal_engine::sink::dir::{DirOptions, DirSink, Joined};
 use shoal_engine::sink::{Mode, PartitionWriter, Put, Sink, Writer};
@@ -27,8 +26,7 @@ use shoal_engine::{Cursor, Error, Key, Kind, Name, ObjectMeta, Partition, Payloa
 use crate::data::{self, Data};
 use crate::errors::{no_thread, run_error};
 use crate::fork::Owner;
-use crate::generate::{Done, Failed};
-use crate::options::{EncodeOptions, unknown};
+use crate::options::{EncodeOptions, of_run, take};
 
 /// How often signals are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,6 +76,11 @@ fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
     let part = part.map(crate::options::part).transpose()?;
     Ok((path, Joined { sessions, began, file_mode, births, folds, part }))
 }
+
+/// An object that is written: its token, its bytes, and false where another had its name.
+pub type Done = (u64, u64, bool);
+/// One that is not: its token, the kind and text of the error, a hint, and the operating system's number.
+pub type Failed = (u64, String, String, Option<String>, Option<i32>);
 
 struct Work {
     token: u64,
@@ -142,27 +145,16 @@ impl Placer {
     fn new(
         py: Python<'_>,
         place: Place,
-        durability: &str,
-        overwrite: &str,
+        options: &Bound<'_, PyDict>,
         memory: u64,
-        encode: EncodeOptions,
-        nice: bool,
         leash: Option<i32>,
     ) -> PyResult<Placer> {
-        if nice {
+        let (run, _) = of_run(options)?;
+        let encode: EncodeOptions = take(options)?;
+        if run.nice {
             let _ = lower_priority(); // what the kernel refuses, the threads of the run tell
         }
-        let options = DirOptions {
-            durability: [Durability::None, Durability::Batch, Durability::File]
-                .into_iter()
-                .find(|choice| choice.as_str() == durability)
-                .ok_or_else(|| unknown("durability", durability))?,
-            overwrite: [Overwrite::Never, Overwrite::Always]
-                .into_iter()
-                .find(|choice| choice.as_str() == overwrite)
-                .ok_or_else(|| unknown("overwrite", overwrite))?,
-            part: None,
-        };
+        let options = DirOptions { part: None, ..DirOptions::of(&run) };
         let (path, joined) = from_place(place)?;
         let sink = DirSink::join(&path, options, joined).map_err(|error| run_error(py, &error))?;
         let shared = Arc::new(Shared::default());

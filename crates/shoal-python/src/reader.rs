@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
+use pyo3::types::{PyAny, PyDict};
+use shoal_engine::options::Durability;
 use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
 use shoal_engine::sink::digest::{Checksum, DigestSink};
@@ -21,13 +21,11 @@ use shoal_engine::{Report, TransferOptions};
 
 use crate::background::{Background, Teller, tell};
 use crate::batches::Batches;
-use crate::errors::{OnError, config_error, run_error};
-use crate::from_items::from_items;
+use crate::errors::{OnError, config_error};
 use crate::object::Object;
-use crate::options::Options;
-use crate::report;
-use crate::source::SourceOptions;
+use crate::options::{Order, ReadOptions, of_run, size, take};
 use crate::transfer::exiting;
+use crate::{report, source};
 
 /// Signals are looked for at least every 100 ms.
 const TICK: Duration = Duration::from_millis(50);
@@ -37,23 +35,6 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// The same of a batch: enough rows that a table made of batches is quick to use.
 const BATCH_ROWS: usize = 65_536;
 const BATCH_BYTES: usize = 4 << 20;
-
-from_items! {
-    /// `shoal._options.ReadOptions`.
-    pub struct ReadOptions {
-        order: String,
-        chunk_size: Option<u64>,
-        checksum: Option<String>,
-    }
-}
-
-impl ReadOptions {
-    fn checksum(&self) -> PyResult<Option<Checksum>> {
-        let Some(word) = &self.checksum else { return Ok(None) };
-        let known = Checksum::ALL.into_iter().find(|checksum| checksum.as_str() == word);
-        known.map(Some).ok_or_else(|| PyValueError::new_err(format!("checksum is not known: {word:?}")))
-    }
-}
 
 /// Objects of a source, as an iterator.
 #[pyclass(frozen, module = "shoal")]
@@ -331,26 +312,25 @@ impl Reader {
     #[new]
     fn new(
         py: Python<'_>,
-        source: SourceOptions,
-        options: Options,
-        read: ReadOptions,
+        source: source::Given<'_>,
+        options: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
         ended: Py<PyAny>,
     ) -> PyResult<Reader> {
-        let on_error = options.on_error()?;
-        let engine = options.to_engine()?;
-        let source = source.open(py, &options, read.order == "source")?.map_err(|error| run_error(py, &error))?;
+        let (mut engine, on_error) = of_run(options)?;
+        engine.durability = Durability::None; // nothing is stored
+        let read: ReadOptions = take(options)?;
+        let source = source::open(py, source, &mut engine, read.order == Order::Source)?;
         let deliver = Deliver {
             memory: engine.memory,
             rows: CHUNK_ROWS,
             bytes: CHUNK_BYTES,
             apart: true,
             utf8_names: false,
-            ordered: read.order == "source",
+            ordered: read.order == Order::Source,
             piece: read.chunk_size,
         };
-        let checksum = read.checksum()?;
-        let recipe = Recipe { source, options: engine, deliver, checksum, on_error };
+        let recipe = Recipe { source, options: engine, deliver, checksum: read.checksum, on_error };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),
             flow: OnceLock::new(),
@@ -413,7 +393,7 @@ impl Reader {
             return Err(config_error(py, "batch_size and chunk_size cannot be used together", None));
         }
         let bytes = match chunk_size {
-            Some(size) => py.import("shoal._options")?.call_method1("parse_size", (size, "chunk_size"))?.extract()?,
+            Some(given) => usize::try_from(size(py, &given, "chunk_size")?).unwrap_or(usize::MAX),
             None => BATCH_BYTES,
         };
         let rows = batch_size.unwrap_or(BATCH_ROWS).min(BATCH_ROWS);

@@ -4,20 +4,22 @@
 //! comes back every 50 ms to look for signals and to call the progress function. Items are made and dropped here.
 //! Not here: what an item may be (`data.rs`), batches and bounds (the engine's source of items).
 
-use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyIterator};
+use pyo3::types::{PyAny, PyDict, PyIterator};
+use shoal_engine::TransferOptions;
 use shoal_engine::source::items::{Pusher, Room, items};
 use shoal_engine::transfer::{Outcome, Transfer};
 
 use crate::background::{Background, Teller, tell};
 use crate::data::{self, Data};
 use crate::errors::run_error;
-use crate::options::{EncodeOptions, Options};
+use crate::options::{EncodeOptions, of_run, take};
+use crate::registry::OpenSink;
+use crate::sink;
 use crate::transfer::{conclude, exiting};
 
 /// How often signals are looked for: within 100 ms is promised.
@@ -30,15 +32,15 @@ const INTERRUPTED_PATIENCE: Duration = Duration::from_millis(1500);
 pub fn save<'py>(
     py: Python<'py>,
     items: &Bound<'py, PyAny>,
-    destination: OsString,
-    options: Options,
+    destination: sink::Given<'py>,
+    options: &Bound<'py, PyDict>,
     source_id: Option<&str>,
-    encode: EncodeOptions,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let on_error = options.on_error()?;
+    let (engine, on_error) = of_run(options)?;
+    let (encode, open) = (take(options)?, sink::opener(py, destination)?);
     let iterator = items.try_iter()?;
-    let mut saving = Saving::start(py, &destination, &options, source_id, &encode, progress)?;
+    let mut saving = Saving::start(py, open, engine, source_id, &encode, progress)?;
     let end = saving.push_all(py, &iterator);
     if let End::Forked(error) = end {
         // The run and its threads are the parent's: nothing of it is waited for, locked or freed here.
@@ -78,15 +80,14 @@ struct Saving {
 impl Saving {
     fn start(
         py: Python<'_>,
-        sink: &OsStr,
-        options: &Options,
+        open: OpenSink,
+        engine: TransferOptions,
         source_id: Option<&str>,
         encode: &EncodeOptions,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Saving> {
-        let (engine, parquet) = (options.to_engine()?, options.parquet()?);
         let (source, pusher) = items::<Data>(source_id, engine.memory);
-        let sink = py.detach(|| crate::sink::sink(sink, &engine, parquet)).map_err(|error| run_error(py, &error))?;
+        let sink = py.detach(|| open(&engine)).map_err(|error| run_error(py, &error))?;
         // Its end is known by the source, which ends with it.
         let transfer = Transfer::new(Arc::new(source), sink, engine).bound_to(encode.bound());
         let run = Background::start(py, transfer, || {})?;

@@ -1,87 +1,205 @@
-//! What stands for a source, from Python to the engine: `parquet:DIR`, or what the engine's `transfer.rs` makes of a text.
+//! The sources that a user can name: their texts, and how each is opened. The table of them is in `registry.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use shoal_engine::Error;
+use pyo3::types::{PyDict, PyString};
 use shoal_engine::source::Source;
-use shoal_engine::source::archive::{self, ArchivesFrom, FormatsIn};
+use shoal_engine::source::archive::{self, ArchiveOptions, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
-use shoal_engine::transfer::source_from_url;
+use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
+use shoal_engine::source::urls::{self, Format, Lines, UrlsOptions};
+use shoal_engine::{Error, Kind, TransferOptions};
 use shoal_parquet::source::ParquetSource;
+use shoal_parquet::urls::ParquetUrls;
 
-use crate::from_items::from_items;
-use crate::options::{Archives, ListGet, Options, UrlList};
+use crate::errors::run_error;
+use crate::options::NoOptions;
+use crate::registry::{Described, SOURCES, SourceForm, What, source_named};
 
-const PARQUET: &[u8] = b"parquet:";
-/// The engine's hint does not have `parquet:`.
-const HINT: &str = "a source is a directory, a file, a glob, archives (zip:PATTERN, tar:PATTERN), rows of Parquet files \
-                    (parquet:DIR), or a list/get service, http://host:port; for a file with a colon in its name, ./NAME:X";
+/// A source as Python describes it: the function that did, or none for a plain text; what it is of; the own options; and
+/// what identifies a list that was passed in memory.
+pub type Given<'py> = (Option<String>, Bound<'py, PyAny>, Bound<'py, PyDict>, Option<String>);
 
-from_items! {
-    /// `shoal._options.SourceOptions`.
-    pub struct SourceOptions {
-        text: Option<OsString>,
-        paths: Option<Vec<OsString>>,
-        entries: bool,
-        urls: Option<UrlList>,
-        list_get: ListGet,
-        files: Files,
-        archives: Archives,
+/// Opens a source for a run with these options. It looks at the file system, so without the interpreter.
+/// `ordered`: objects are wanted in the order of the source.
+pub fn open(py: Python<'_>, given: Given<'_>, run: &mut TransferOptions, ordered: bool) -> PyResult<Arc<dyn Source>> {
+    let (function, what, own, identity) = given;
+    let what = match (what.is_instance_of::<PyString>(), identity) {
+        (true, None) => What::Text(what.extract()?),
+        (true, Some(identity)) => What::Spooled(what.extract()?, identity),
+        (false, _) => What::Paths(what.try_iter()?.map(|path| path?.extract()).collect::<PyResult<Vec<OsString>>>()?),
+    };
+    let kind = match (&function, &what) {
+        (None, What::Text(text)) => source_named(text).map_err(|error| run_error(py, &error))?,
+        (function, _) => {
+            let name = function.as_deref().unwrap_or(Files::FUNCTION);
+            SOURCES.iter().find(|kind| kind.function == name).ok_or_else(|| unknown(py, name))?
+        }
+    };
+    let open = (kind.open)(what, &own, run, ordered)?;
+    py.detach(open).map_err(|error| run_error(py, &error))
+}
+
+fn unknown(py: Python<'_>, name: &str) -> PyErr {
+    run_error(py, &Error::new(Kind::Config, format!("no source is described by {name}")))
+}
+
+/// The text of a source that is one.
+fn text(what: What) -> Result<OsString, Error> {
+    match what {
+        What::Text(text) => Ok(text),
+        _ => Err(Error::new(Kind::Config, "this source is one text, not several paths")),
     }
 }
 
-from_items! {
-    /// `shoal._options.FilesOptions`.
-    struct Files {
-        follow_links: bool,
-    }
+/// Without a colon and what is before it, if that is this word.
+fn after<'a>(text: &'a OsStr, scheme: &str) -> Option<&'a OsStr> {
+    let rest = text.as_bytes().strip_prefix(scheme.as_bytes())?.strip_prefix(b":")?;
+    Some(OsStr::from_bytes(rest))
 }
 
-impl SourceOptions {
-    /// The source. Looks at the file system, so without the interpreter.
-    /// `ordered`: objects are wanted in the order of the source.
-    pub fn open(self, py: Python<'_>, options: &Options, ordered: bool) -> PyResult<Result<Arc<dyn Source>, Error>> {
-        if let Some(list) = self.urls {
-            let open = options.urls(list, ordered)?;
-            return Ok(py.detach(|| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(open()?)) }));
-        }
-        let own = shoal_engine::transfer::SourceOptions {
-            list_get: options.list_get(self.list_get)?,
-            files: FilesOptions { follow_links: self.files.follow_links },
-            archive: self.archives.to_engine()?,
-        };
-        let (text, paths) = (self.text.unwrap_or_default(), self.paths);
-        if self.entries {
-            let from = match (paths, text.to_str()) {
-                (Some(paths), _) => ArchivesFrom::Paths(paths.into_iter().map(PathBuf::from).collect()),
-                (None, Some(text)) => ArchivesFrom::Pattern(text.to_owned()),
-                (None, None) => ArchivesFrom::Paths(vec![text.into()]),
-            };
-            let open = || -> Result<Arc<dyn Source>, Error> {
-                Ok(Arc::new(archive::Archives::new(from, FormatsIn::Any, own.archive)?))
-            };
-            return Ok(py.detach(open));
-        }
-        if let (None, Some(directory)) = (&paths, text.as_bytes().strip_prefix(PARQUET)) {
-            let directory = PathBuf::from(OsStr::from_bytes(directory));
-            return Ok(
-                py.detach(|| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(ParquetSource::new(&directory)?)) })
-            );
-        }
-        let files =
-            |what| -> Result<Arc<dyn Source>, Error> { Ok(Arc::new(files::Files::new(what, own.files.clone())?)) };
-        Ok(py.detach(|| match (paths, text.to_str()) {
-            (Some(paths), _) => files(FilesFrom::Paths(paths.iter().map(|path| path.as_bytes()).collect())),
-            (None, Some(text)) => source_from_url(text, &own).map_err(|error| match error.why() {
-                "not a valid source" => error.hint(HINT),
-                _ => error,
-            }),
+/// Files: a directory, one file, a glob, or paths.
+pub struct Files;
+
+impl Described for Files {
+    const FUNCTION: &'static str = "files";
+    const SCHEMES: &'static [&'static str] = &[];
+    const WRITTEN: &'static str = "a directory, a file, a glob";
+    type Options = FilesOptions;
+}
+
+impl SourceForm for Files {
+    fn open(what: What, options: FilesOptions, _: bool) -> Result<Arc<dyn Source>, Error> {
+        let from = match what {
             // Only a path may be something other than text.
-            (None, None) => files(FilesFrom::Path(text.clone().into())),
-        }))
+            What::Text(text) => text.to_str().map_or_else(|| FilesFrom::Path((&text).into()), FilesFrom::text),
+            What::Spooled(path, _) => FilesFrom::Path(path.into()),
+            What::Paths(paths) => FilesFrom::Paths(paths.iter().map(|path| path.as_bytes()).collect()),
+        };
+        Ok(Arc::new(files::Files::new(from, options)?))
+    }
+}
+
+/// A list/get service.
+pub struct Service;
+
+impl Described for Service {
+    const FUNCTION: &'static str = "list_get";
+    const SCHEMES: &'static [&'static str] = &["http", "https"];
+    const WRITTEN: &'static str = "a list/get service, http://host:port";
+    type Options = ListGetOptions;
+}
+
+impl SourceForm for Service {
+    fn open(what: What, options: ListGetOptions, _: bool) -> Result<Arc<dyn Source>, Error> {
+        Ok(Arc::new(ListGet::new(&text(what)?.to_string_lossy(), options)?))
+    }
+
+    fn network(options: &ListGetOptions) -> Option<&HttpOptions> {
+        Some(&options.http)
+    }
+}
+
+/// The entries of archives.
+pub struct Archives;
+
+impl Described for Archives {
+    const FUNCTION: &'static str = "archives";
+    const SCHEMES: &'static [&'static str] = &["zip", "tar"];
+    const WRITTEN: &'static str = "archives (zip:PATTERN, tar:PATTERN)";
+    type Options = ArchiveOptions;
+}
+
+impl SourceForm for Archives {
+    fn open(what: What, options: ArchiveOptions, _: bool) -> Result<Arc<dyn Source>, Error> {
+        let pattern = |text: &OsStr| match text.to_str() {
+            Some(text) => ArchivesFrom::Pattern(text.to_owned()),
+            None => ArchivesFrom::Paths(vec![text.into()]),
+        };
+        let (from, formats) = match &what {
+            What::Paths(paths) => (ArchivesFrom::Paths(paths.iter().map(PathBuf::from).collect()), FormatsIn::Any),
+            What::Text(text) | What::Spooled(text, _) => match (after(text, "zip"), after(text, "tar")) {
+                (Some(rest), _) => (pattern(rest), FormatsIn::Zip),
+                (_, Some(rest)) => (pattern(rest), FormatsIn::Tar),
+                (None, None) => (pattern(text), FormatsIn::Any),
+            },
+        };
+        Ok(Arc::new(archive::Archives::new(from, formats, options)?))
+    }
+}
+
+/// A list of URLs.
+pub struct UrlList;
+
+/// The formats of a list by the end of its name; others are plain lines.
+const FORMATS: &[(&str, ListFormat)] = &[
+    (".csv", ListFormat::Columns(b',')),
+    (".tsv", ListFormat::Columns(b'\t')),
+    (".jsonl", ListFormat::Json),
+    (".ndjson", ListFormat::Json),
+    (".parquet", ListFormat::Parquet),
+];
+
+#[derive(Clone, Copy)]
+enum ListFormat {
+    Columns(u8),
+    Json,
+    Parquet,
+}
+
+impl Described for UrlList {
+    const FUNCTION: &'static str = "urls";
+    const SCHEMES: &'static [&'static str] = &[];
+    const WRITTEN: &'static str = "";
+    type Options = UrlsOptions;
+}
+
+impl SourceForm for UrlList {
+    fn open(what: What, mut options: UrlsOptions, ordered: bool) -> Result<Arc<dyn Source>, Error> {
+        options.ordered = ordered;
+        let fields = options.fields();
+        let list: Box<dyn urls::UrlList> = match what {
+            What::Spooled(path, identity) => Box::new(Lines::open(Path::new(&path), &Format::Items, Some(identity))?),
+            _ => {
+                let path = text(what)?;
+                let name = path.to_string_lossy().to_ascii_lowercase();
+                let format = FORMATS.iter().find(|(end, _)| name.ends_with(end)).map(|&(_, format)| format);
+                match format {
+                    _ if path == "-" => Box::new(Lines::stdin()?),
+                    Some(ListFormat::Parquet) => Box::new(ParquetUrls::open(Path::new(&path), &fields)?),
+                    Some(ListFormat::Columns(separator)) => {
+                        Box::new(Lines::open(Path::new(&path), &Format::Csv(separator, fields), None)?)
+                    }
+                    Some(ListFormat::Json) => Box::new(Lines::open(Path::new(&path), &Format::Json(fields), None)?),
+                    None => Box::new(Lines::open(Path::new(&path), &Format::Plain, None)?),
+                }
+            }
+        };
+        Ok(Arc::new(urls::Urls::new(list, options)?))
+    }
+
+    fn network(options: &UrlsOptions) -> Option<&HttpOptions> {
+        Some(&options.http)
+    }
+}
+
+/// The rows of Parquet files.
+pub struct ParquetRows;
+
+impl Described for ParquetRows {
+    const FUNCTION: &'static str = "";
+    const SCHEMES: &'static [&'static str] = &["parquet"];
+    const WRITTEN: &'static str = "rows of Parquet files (parquet:DIR)";
+    type Options = NoOptions;
+}
+
+impl SourceForm for ParquetRows {
+    fn open(what: What, _: NoOptions, _: bool) -> Result<Arc<dyn Source>, Error> {
+        let text = text(what)?;
+        Ok(Arc::new(ParquetSource::new(Path::new(after(&text, "parquet").unwrap_or(&text)))?))
     }
 }

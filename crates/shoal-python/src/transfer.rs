@@ -3,22 +3,19 @@
 //! The caller's thread is the only one that touches Python. It waits detached; the engine calls back on it about every
 //! 50 ms, and only then does it attach, to look for signals and to call the progress function.
 
-use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
+use pyo3::types::{PyAny, PyDict};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
 use crate::errors::{OnError, run_error};
-use crate::options::Options;
-use crate::report;
-use crate::sink::sink;
-use crate::source::SourceOptions;
+use crate::options::of_run;
+use crate::{report, sink, source};
 
 /// 100 ms: ten times a second is as fast as a person reads, and costs nothing.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -27,21 +24,17 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 #[pyfunction]
 pub fn copy<'py>(
     py: Python<'py>,
-    source: SourceOptions,
-    destination: OsString,
-    options: Options,
+    source: source::Given<'py>,
+    destination: sink::Given<'py>,
+    options: &Bound<'py, PyDict>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let on_error = options.on_error()?;
-    let (engine, parquet) = (options.to_engine()?, options.parquet()?);
-    let source = match source.open(py, &options, false)? {
-        Ok(source) => source,
-        Err(error) => return Err(run_error(py, &error)),
-    };
+    let (mut engine, on_error) = of_run(options)?;
+    let (source, open) = (source::open(py, source, &mut engine, false)?, sink::opener(py, destination)?);
     let mut watch = Watch::new(py, progress)?;
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
-            let sink = sink(&destination, &engine, parquet)?;
+            let sink = open(&engine)?;
             Ok(Transfer::new(source, sink, engine).run(&mut |progress| watch.look(progress)))
         };
         let outcome = run();

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal import _shoal
-from shoal._api import destination_text, on_clusters
+from shoal._api import on_clusters
+from shoal._destinations import destination_form
 from shoal._options import (
     MEMORY,
     WORKERS,
     Durability,
-    EncodeOptions,
     OnError,
     Overwrite,
     Part,
@@ -24,34 +23,19 @@ from shoal._options import (
     Resume,
     Size,
     Workers,
-    engine_options,
+    given,
     one_of,
+    points_to_options,
 )
 from shoal._progress import count_text
 from shoal._watch import Watch
 
 if TYPE_CHECKING:
+    from shoal._destinations import Cluster
     from shoal._report import Report
 
-# Options without effect here: there is no network, data has no timestamp, and the caller chooses the names. They keep
-# the engine's defaults.
-UNUSED = (
-    "dry_run",
-    "allow_different_listings",
-    "keep_times",
-    "shard_size",
-    "shard_age",
-    "max_retries",
-    "retry_timeout",
-    "timeout",
-    "connect_timeout",
-    "include",
-    "exclude",
-    "limit_rate",
-    "ignore_vanished",
-)
 
-
+@points_to_options
 @on_clusters
 def generate(
     function: Callable[[Any], object],
@@ -59,6 +43,7 @@ def generate(
     destination: Path,
     *,
     name: str,
+    # scripts/signatures.py writes these lines.
     header: bool = True,
     final_newline: bool = True,
     overwrite: Overwrite = "never",
@@ -66,14 +51,13 @@ def generate(
     journal: Path | None = None,
     resume: Resume = "auto",
     part: Part | None = None,
-    cluster: str | None = None,  # noqa: ARG001  # `on_clusters` runs it
-    parts: int | None = None,  # noqa: ARG001  # likewise
-    allow_unlocked: bool = False,  # noqa: ARG001  # likewise
-    on_error: OnError = "raise",
     max_failures: int | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
+    on_error: OnError = "raise",
+    # End.
+    cluster: str | Cluster | None = None,  # `on_clusters` runs it
     progress: ProgressOption = None,
 ) -> Report:
     """Calls `function(id)` for every id in worker processes and saves each result as a file.
@@ -105,30 +89,25 @@ def generate(
         header: Begin a `.csv` file of a table with the names of its columns. (An array's columns have no names.)
         final_newline: End a `.csv` or `.jsonl` file with a newline. (A last line that is empty, a null, always has
             one.)
-        overwrite: What happens to a file that this job did not write: `"never"` keeps it and counts a failure,
+        overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
             `"always"` replaces it.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
-        journal: Path of the journal, if it is not to be inside the destination.
+        journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         resume: `"auto"` continues with the rest, or retries the failures if nothing else is left. `"failed"` retries
             only the failures. `"restart"` runs all ids again, also with other options.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
-        cluster: `"ray"`, or the address of a Ray cluster as `"ray://HOST:PORT"`: run all parts of the job there
-            (`docs/clusters.md`). Needs `pip install "shoal[ray]"`.
-        parts: With `cluster`, the number of parts; by default eight for each that can run at once.
-        allow_unlocked: With `cluster`: continue although locks of the destination do not reach all
-            nodes (`docs/clusters.md`).
-        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
-            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
-            exception. All of them record failures in the journal.
         max_failures: Stop the run when more objects than this have failed.
         workers: How many processes; `"auto"` is one for each core.
         nice: Leave the machine to others: `"auto"` is one process for two cores, and all of them have the lowest I/O
             priority and a low priority.
-        memory: Maximum bytes of data that wait to be written, over all processes: a number, or text such as
-            `"256MiB"`.
+        memory: Maximum bytes of data that wait to be written, over all processes: a number, or text such as `"256MiB"`.
+        on_error: What to do about failed objects. `"raise"` finishes the rest, then raises `ObjectsFailedError`;
+            `"record"` returns the report, which has the failures; `"stop"` ends at the first failure and raises its
+            exception. All of them record failures in the journal.
+        cluster: `"ray"` or `shoal.cluster(…)`: run all parts of the job on a Ray cluster (`docs/clusters.md`).
         progress: True draws a line on standard error. A function is called with a `shoal.Progress` about ten times a
             second; an exception that it raises stops the run and is raised here.
 
@@ -150,27 +129,14 @@ def generate(
         >>> report.written, report.ok
         (2000, True)
     """
-    defaults = _shoal.default_options()
-    options = engine_options(
-        workers=workers,
-        nice=nice,
-        memory=memory,
-        durability=durability,
-        overwrite=overwrite,
-        journal=journal,
-        max_failures=max_failures,
-        on_error=on_error,
-        part=part,
-        resume=one_of(resume, ("auto", "failed", "restart"), "resume"),
-        **{unused: defaults[unused] for unused in UNUSED},
-    )
-    target = destination_text(destination)
+    one_of(resume, ("auto", "failed", "restart"), "resume")
+    options = given(locals())
+    target = destination_form(destination)[0]
 
     # Imported here because multiprocessing is slow to import, and `import shoal` must be fast.
     from shoal._generate.checks import Job
     from shoal._generate.supervisor import run
 
     job = Job(function, ids, name)
-    encode = EncodeOptions(header=bool(header), final_newline=bool(final_newline))
     with Watch(progress, lambda: f"generating {count_text(len(job.ids))} into {target}") as watch:
-        return watch.ended(run(job, target, options, encode, watch.progress))
+        return watch.ended(run(job, target, options, watch.progress))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from shoal._options import EncodeOptions, Path
+from typing import Any
+
+from shoal._options import Path
 
 # The path of a destination, when its run began, the mode of a file there, and the part of a job.
 Session = tuple[int, int, int, int | None, bool, bool]
 Place = tuple[Path, list[Session], int, int, bool, bool, tuple[int, int] | None]
 
-# How a worker writes: durability, overwrite, the bytes that may wait to be written, how tables are encoded, and whether
-# it lowers its priority first.
-Writing = tuple[str, str, int, EncodeOptions, bool]
+# How a worker writes: the options of the run, and the bytes that may wait to be written.
+Writing = tuple[dict[str, Any], int]
 
 # An id for a worker: the token of its object, the id, its name, and whether the file may exist already: 1 if an earlier
 # session may have written it, 2 if a worker of this session died while it ran this id.

@@ -26,7 +26,6 @@ from shoal._generate.processes import GUARD, AnyWorker, Process, Thread, in_thre
 if TYPE_CHECKING:
     from shoal._generate.checks import Job
     from shoal._generate.messages import Item, Writing
-    from shoal._options import EncodeOptions, Options
     from shoal._report import Progress, Report
 
 TICK = 0.05  # s between two looks of the supervisor if no event wakes it
@@ -41,22 +40,20 @@ DISMISS_SECONDS = 5.0  # s for a worker to exit by itself: functions may have re
 LET_GO_SECONDS = 1.0  # s for a worker to exit after its leash is closed, before it is killed
 
 
-def run(
-    job: Job, sink: str, options: Options, encode: EncodeOptions, progress: Callable[[Progress], object] | None
-) -> Report:
+def run(job: Job, sink: str, options: dict[str, Any], progress: Callable[[Progress], object] | None) -> Report:
     """Runs all ids, as `shoal.generate` documents."""
     kind, noun = (Thread, "thread") if in_threads() else (Process, "process")
     count, reason = len(os.sched_getaffinity(0)), f"a {noun} for each core"
-    if options["nice"]:
+    own = _shoal.checked("run", options)
+    if own["nice"]:
         count, reason = -(-count // 2), f"a {noun} for two cores"
-    if options["workers"] != "auto":
-        count, reason = options["workers"], "as asked"
+    if own["workers"] != "auto":
+        count, reason = own["workers"], "as asked"
     if count > max(1, len(job.ids)):
         count, reason = max(1, len(job.ids)), f"a {noun} for each id"
     which = (job.identity, job.arguments, len(job.ids))
-    generation = _shoal.Generation(sink, options, which, encode, IN_FLIGHT * count, (count, reason))
-    memory = max(1, options["memory"] // count)
-    writing = (options["durability"], options["overwrite"], memory, encode, options["nice"])
+    generation = _shoal.Generation(sink, options, which, IN_FLIGHT * count, (count, reason))
+    writing = (own | _shoal.checked("encode", options), max(1, own["memory"] // count))
     supervisor = Supervisor(generation, job, writing, progress, kind)
     try:
         supervisor.start(count)

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
-from shoal import _options, _read
+from shoal import _read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shoal._options import Checksum, Order, ProgressOption
+    from shoal._options import Checksum, ProgressOption
     from shoal._report import Report
     from shoal._source_types import Source
 
-ANY_ORDER: Order = inspect.signature(_read.read).parameters["order"].default  # objects come as they are ready
 SIZE = 8  # bytes of the little-endian size before each checksum (the engine's `sink/digest.rs`)
 
 
 def each_checksum(
     source: Source,
     checksum: Checksum,
-    order: Order,
     progress: ProgressOption,
     options: dict[str, Any],
     function: Callable[[str, int, bytes], object],
 ) -> Report:
     """Calls the function with name, size and checksum of each object, and returns the report.
 
-    The report has the objects that could not be read. `options` are those of `shoal.read`, with the same defaults.
+    The report has the objects that could not be read. `options` are those of `shoal.read` that were given.
     """
-    own = _options.read_options(order=order, chunk_size=None, checksum=checksum)
-    taken = inspect.signature(_read.reader).parameters
-    defaults = {name: one.default for name, one in inspect.signature(_read.read).parameters.items() if name in taken}
-    for name in ("source", "progress"):
-        del defaults[name]
-    with _read.reader(source, own, progress, **defaults | {"on_error": "record"} | options) as reader:
+    with _read.reader(source, {"on_error": "record", **options, "checksum": checksum}, progress) as reader:
         for one in reader:
             function(one.name, int.from_bytes(one.data[:SIZE], "little"), bytes(one.data[SIZE:]))
     assert reader.report is not None  # noqa: S101  # the reader is closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal import _options as options_of_python
 from shoal import _shoal
 from shoal._progress import count_text, size_text, time_text
 from shoal.cli import _display, _summary
@@ -34,14 +33,9 @@ def check(directory: str, display: Display, options: dict[str, Any], *, as_json:
     Raises:
         ConfigError: An option is wrong, or the directory has no such files.
     """
-    workers = options_of_python.check_workers(options["workers"], "workers")
-    found = _shoal.verify_dataset(
-        directory,
-        None if workers == "auto" else workers,
-        options["nice"],
-        options_of_python.parse_size(options["memory"], "memory"),
-        display.progress,
-    )
+    own = _shoal.checked("run", options)
+    workers = None if own["workers"] == "auto" else own["workers"]
+    found = _shoal.verify_dataset(directory, workers, own["nice"], own["memory"], display.progress)
     for one in found["damaged"]:
         if as_json:
             fields = {"name": one["file"], "reason": one["reason"], "faults": one["faults"]}

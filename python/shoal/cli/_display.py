@@ -277,6 +277,12 @@ class Display:
             what = without_secrets(source)
             self._say("start", f"{doing} {what} to {destination}" if destination else f"reading {what}")
 
+    def unused(self, options: Iterable[str], what: str, text: str) -> None:
+        """Prints a note on options that mean nothing for this source or destination."""
+        if options and not self._quiet:
+            flags = ", ".join(in_flags(f"`{option}`") for option in options)
+            self._say("note", f"note: {flags} means nothing for this {what} ({without_secrets(text)})")
+
     def stopping(self) -> None:
         """Prints that a signal has arrived; called in the signal handler."""
         self._close()

@@ -12,10 +12,15 @@ import re
 import shlex
 from typing import Any
 
-# Values of `resume` that have their own flags; "auto" is the default.
-RESUME = {"update": "--update", "failed": "--retry-failed", "relist": "--relist", "restart": "--restart"}
-# Parameters with another flag name: each header is one flag.
-OTHERS = {"headers": "header"}
+from shoal._options import tables
+
+# The flag of each way to resume; without one it is "auto".
+RESUME_FLAGS = {
+    "update": ("--update", "Copy what is new or has changed at the source."),
+    "failed": ("--retry-failed", "Retry only what failed."),
+    "relist": ("--relist", "List from the start; skip what is done."),
+    "restart": ("--restart", "Start over: do everything again and compare all bytes."),
+}
 
 # Text in quotes may be the name of an object, which is never changed; inside backticks, quotes are values.
 _PARTS = re.compile(r'`[^`\n]+`|"(?:[^"\\\n]|\\.)*"')
@@ -59,24 +64,26 @@ def options_in(text: str) -> list[tuple[str, ast.expr | None]] | None:
 
 def _flags(part: str) -> str:
     options = options_in(part[1:-1]) if part.startswith("`") else None
-    if not options or not {_long(name) for name, _ in options} <= all_flags() | {"--resume"}:
+    if not options or not {long_flag(name) for name, _ in options} <= all_flags() | {"--resume"}:
         return part
     return " ".join(_flag(name, value) for name, value in options)
 
 
-def _long(name: str) -> str:
-    return "--" + OTHERS.get(name, name).replace("_", "-")
+def long_flag(name: str) -> str:
+    """Returns the flag of an option."""
+    other = {one["name"]: one["flag"] for table in tables().values() for one in table}
+    return "--" + other.get(name, name.replace("_", "-"))
 
 
 def _flag(name: str, value: ast.expr | None) -> str:
-    flag = _long(name)
+    flag = long_flag(name)
     if value is None:
         return flag
     if not isinstance(value, ast.Constant | ast.Dict | ast.Tuple | ast.List):
         return f"{flag} {ast.unparse(value)}"  # a placeholder, such as journal=PATH
     given: Any = ast.literal_eval(value)
     if name == "resume":
-        return RESUME.get(given, flag)
+        return RESUME_FLAGS[given][0] if given in RESUME_FLAGS else flag
     if given is True:
         return flag
     if given is False:

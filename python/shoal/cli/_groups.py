@@ -55,9 +55,13 @@ class Option(click.Option):
         self.group = group
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Returns flag and help; `--x / --no-x` is shortened."""
+        """Returns flag and help; `--x / --no-x` is shortened, and a default is not in parentheses."""
         record = super().get_help_record(ctx)
-        return record and (re.sub(r"--([a-z-]+) / --no-\1", r"--[no-]\1", record[0]), record[1])
+        if record is None:
+            return None
+        return re.sub(r"--([a-z-]+) / --no-\1", r"--[no-]\1", record[0]), re.sub(
+            r"default: \((.*)\)\]", r"default: \1]", record[1]
+        )
 
 
 class Command(click.Command):

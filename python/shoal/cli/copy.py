@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import shoal
+from shoal._options import SOURCES
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
 from shoal.cli._groups import ARCHIVES, SERVICES, URLS, Command, Usage
@@ -38,7 +39,7 @@ Examples:
 @click.argument("destination", metavar="DST", type=click.Path())
 @click.argument("more", metavar="", nargs=-1, type=click.Path())
 @_options.urls_option
-@_options.options_of(shoal.copy, *_options.SOURCES)
+@_options.options_of(shoal.copy, *SOURCES, "parquet")
 @_options.output_options
 def command(
     source: str,
@@ -76,8 +77,13 @@ def command(
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(source, destination)
-            what = _options.source_of(source, options, is_list)
-            report = shoal.copy(what, destination, **options, progress=display.progress)
+            options = _options.given(options)
+            what, unused = _options.source_of(source, options, is_list)
+            where, useless = _options.destination_of(destination, options)
+            display.unused(unused, "source", source)
+            display.unused(useless, "destination", destination)
+            options |= _options.cluster_of(options)
+            report = shoal.copy(what, where, **options, progress=display.progress)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)

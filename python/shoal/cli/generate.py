@@ -12,7 +12,7 @@ import shoal
 from shoal import _generate
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
-from shoal.cli._groups import Command, Usage
+from shoal.cli._groups import DESTINATION, Command, Usage
 
 EXAMPLES = """\b
 Examples:
@@ -34,7 +34,15 @@ Examples:
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("count", metavar="COUNT", type=click.IntRange(min=0))
 @click.argument("destination", metavar="DST", type=click.Path())
-@_options.generate_options
+@_options.flag(
+    DESTINATION,
+    ["--name"],
+    required=True,
+    default=None,  # its absence is told later than a wrong function
+    metavar="TEMPLATE",
+    help="Template for the names of the files.",
+)
+@_options.options_of(_generate.generate, resume=("failed", "restart"), workers="Number of processes.")
 @_options.output_options
 def command(
     function: str,
@@ -62,10 +70,14 @@ def command(
     # As `python -m` does; the worker processes get the same path.
     sys.path.insert(0, "")
     found = _function(function)
+    if options["name"] is None:
+        raise click.UsageError("missing option '--name'")
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(function, destination, "saving")
+            options = _options.given(options)
+            options |= _options.cluster_of(options)
             report = _generate.generate(found, range(count), destination, **options, progress=display.progress)
         except shoal.ShoalError as error:
             display.failed(error)

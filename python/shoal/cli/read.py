@@ -9,8 +9,9 @@ import click
 import shoal
 from shoal import _options as options_of_python
 from shoal import _read
+from shoal._options import SOURCES
 from shoal.cli import _display, _exit, _options
-from shoal.cli._checksums import ANY_ORDER, each_checksum
+from shoal.cli._checksums import each_checksum
 from shoal.cli._display import Display
 from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, URLS, Command
 
@@ -41,13 +42,12 @@ Examples:
     help="Print the checksum and the name of each object.",
 )
 @_options.urls_option
-@_options.options_of(_read.read, *_options.SOURCES)
+@_options.options_of(_read.read, *SOURCES)
 @_options.output_options
 def command(
     source: str,
     is_list: bool,
     checksum: options_of_python.Checksum | None,
-    order: options_of_python.Order,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -69,9 +69,12 @@ def command(
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
-            what = _options.source_of(source, options, is_list)
+            options = _options.given(options)
+            what, unused = _options.source_of(source, options, is_list)
             display.begins(source, None)
-            if checksum is None and order == ANY_ORDER:
+            display.unused(unused, "source", source)
+            if checksum is None and options.get("order", "any") == "any":
+                options.pop("order", None)
                 report = shoal.copy(what, "null:", **options, progress=display.progress)
             else:
 
@@ -84,7 +87,7 @@ def command(
                     else:
                         _display.out_manifest_line(name, digest.hex())
 
-                report = each_checksum(what, checksum or "xxh3", order, display.progress, options, show)
+                report = each_checksum(what, checksum or "xxh3", display.progress, options, show)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)

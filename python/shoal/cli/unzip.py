@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 import shoal
 from shoal._list import listing_of
+from shoal._options import names
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display, command_failed, interrupted, out_json, out_rows, talk
 from shoal.cli._fields import failure_fields
@@ -38,7 +38,7 @@ Examples:
 )
 @_options.flag(DESTINATION, ["--test"], is_flag=True, help="Check every entry and write nothing.")
 @_options.flag(DESTINATION, ["-l", "--list", "listed"], is_flag=True, help="List the entries and write nothing.")
-@_options.options_of(shoal.unzip)
+@_options.options_of(shoal.unzip, "archives", "parquet")
 @_options.output_options
 def command(
     archives: tuple[str, ...],
@@ -66,14 +66,17 @@ def command(
     if (given := (directory is not None) + test + listed) != 1:
         which = "pass only one of them" if given else "pass one of them"
         raise click.UsageError(f"use -d DIR to unpack, --test to check, or --list to list: {which}")
+    options = _options.given(options)
     if listed:
         return _list(archives, options, as_json=as_json)
-    target = "null:" if directory is None else directory
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(" ".join(archives), directory, "unpacking")
             what = archives[0] if len(archives) == 1 else archives
+            target, unused = _options.destination_of("null:" if directory is None else directory, options)
+            display.unused(unused, "destination", directory or "null:")
+            options |= _options.cluster_of(options)
             report = shoal.unzip(what, target, **options, progress=display.progress)
         except shoal.ShoalError as error:
             display.failed(error)
@@ -87,13 +90,12 @@ def command(
 
 def _list(archives: tuple[str, ...], options: dict[str, Any], *, as_json: bool) -> int:
     """Prints a line for every entry, and an error for each that cannot be listed."""
-    of_archives = inspect.signature(shoal.archives).parameters
+    own = {name: options.pop(name) for name in names("archives") if name in options}
     objects = failed = 0
     with _exit.Signals(lambda: None) as signals:
         try:
             what = archives[0] if len(archives) == 1 else archives
-            source = shoal.archives(what, **{name: options[name] for name in options if name in of_archives})
-            for batch in listing_of(source, include=options["include"], exclude=options["exclude"], raises=False):
+            for batch in listing_of(shoal.archives(what, **own), options, raises=False):
                 for one in batch:
                     if isinstance(one, shoal.Failure):
                         failed += 1

@@ -15,7 +15,7 @@ import shoal
 from shoal import _options as options_of_python
 from shoal._progress import count_text, size_text, time_text
 from shoal.cli import _dataset, _display, _exit, _options, _summary
-from shoal.cli._checksums import ANY_ORDER, each_checksum
+from shoal.cli._checksums import each_checksum
 from shoal.cli._display import Display
 from shoal.cli._flags import in_flags
 from shoal.cli._groups import ERRORS, SOURCE, Command, Usage
@@ -77,6 +77,7 @@ def command(
     """
     from shoal._manifest import Manifest
 
+    options = _options.given(options)
     dataset = _dataset_of(directory, manifest, checksum, strict=strict, follow_links=follow_links)
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
@@ -162,7 +163,7 @@ def _compare(
 
     assert wanted.checksum is not None  # noqa: S101  # its first line says so
     source = shoal.files(directory, follow_links=follow_links)
-    report = each_checksum(source, wanted.checksum, ANY_ORDER, display.progress, options, compare)
+    report = each_checksum(source, wanted.checksum, display.progress, options, compare)
     reasons = {one.name: in_flags(one.reason) for one in report.failures}
     for name, state in wanted.rest(directory):
         tell(state, name, reasons.pop(name, ""))

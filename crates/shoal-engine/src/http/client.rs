@@ -10,9 +10,10 @@ use super::remarks::Remarks;
 use super::request_id;
 use super::silent_hosts::SilentHosts;
 use super::tls::Tls;
-use super::url::{Address, Secret, valid_field};
+use super::url::{Address, Secret};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
+use crate::option::valid_field;
 
 /// What all connections to one service share.
 #[derive(Debug)]

@@ -13,6 +13,7 @@
 //! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
 //! | `silent_hosts.rs` | which hosts behind redirects do not answer |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
+//! | `options.rs` | what users set |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
 //! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
 //! | `reader.rs`, `head.rs`, `version.rs`, `body.rs` | parse answers |
@@ -35,6 +36,7 @@ mod encoding;
 pub(crate) mod fuzzing;
 mod head;
 mod idle_connections;
+mod options;
 mod pipeline_check;
 mod pipeline_policy;
 mod pipelined_connection;
@@ -61,6 +63,7 @@ pub(crate) use client::{Client, Refuses, request_fields};
 pub(crate) use client_loop::{Ending, run_requests};
 pub(crate) use head::{CONDITION, Head, Wants};
 pub(crate) use idle_connections::{IdleConnection, IdleConnections};
+pub use options::HttpOptions;
 pub use pipeline_policy::Pipeline;
 pub(crate) use pipeline_policy::PipelinePolicy;
 pub(crate) use redirect::AllowedHost;
@@ -70,4 +73,5 @@ pub(crate) use request_handler::{Next, Plan, RequestHandler};
 pub(crate) use silent_hosts::SilentHosts;
 pub(crate) use tls::Tls;
 pub(crate) use unproven::{Doubt, Passed};
+pub use url::without_password;
 pub(crate) use url::{Address, decode, encode_name, split_host};

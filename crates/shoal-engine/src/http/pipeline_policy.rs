@@ -15,6 +15,8 @@ use super::check_objects::{CheckObject, CheckObjects, Enough};
 use super::probe::{Probe, ProbeResult};
 use super::request_id::Echo;
 use super::samples::Samples;
+use crate::error::Result;
+use crate::option::{Opt, Setting, Type, Value, whole};
 use crate::poison::ignore_poison;
 
 /// When to send requests before earlier ones are answered.
@@ -29,6 +31,28 @@ pub enum Pipeline {
     Depth(usize),
 }
 
+impl Setting for Pipeline {
+    const TAKES: Type = Type::WordOrCount("Pipeline", &["auto", "off"]);
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Pipeline> {
+        match given.text() {
+            Some("auto") => Ok(Pipeline::Auto),
+            Some("off") => Ok(Pipeline::Off),
+            _ => whole(given, option, named).map(|depth| Pipeline::Depth(depth as usize)),
+        }
+    }
+
+    fn given(&self) -> Value {
+        match self {
+            Pipeline::Auto => Value::Text("auto".to_owned()),
+            Pipeline::Off => Value::Text("off".to_owned()),
+            Pipeline::Depth(depth) => Value::Whole(*depth as i64),
+        }
+    }
+}
+
+/// How many unanswered requests on one connection a user may ask for.
+pub(crate) const DEPTHS: (f64, f64) = (2.0, DEPTH_ASKED_MAX as f64);
 /// Most unanswered requests on one connection, unless the user sets the number. Measured against one service on the
 /// same machine: 16 pipelined requests gave 1.2 million answers a second, 64 gave 2.0, 256 gave 2.4. Each unanswered
 /// request is sent again when the connection breaks.

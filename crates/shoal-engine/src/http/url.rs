@@ -131,7 +131,7 @@ fn refused(text: &str, why: &str) -> Error {
 }
 
 /// An address for messages, without everything before its last '@', which may be a password.
-pub(crate) fn without_password(text: &str) -> String {
+pub fn without_password(text: &str) -> String {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| &text[..scheme.len() + 3]);
     match text.rfind('@') {
         Some(at) => format!("{scheme}{}", &text[at + 1..]),
@@ -212,14 +212,6 @@ pub(crate) fn encode_name(out: &mut Vec<u8>, name: &[u8], encode_slash: bool) {
             _ => out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
         }
     }
-}
-
-/// Whether a user's header field can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
-pub(crate) fn valid_field(name: &str, value: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty()
-        && name.bytes().all(token)
-        && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
 }
 
 #[cfg(test)]

@@ -16,28 +16,16 @@ use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 
-/// A hash function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// 64 bits, as fast as memory; does not protect against forgery.
-    Xxh3,
-    /// 256 bits; protects against forgery too.
-    Sha256,
-    /// 32 bits, as in zip and gzip.
-    Crc32,
-}
-
-impl Checksum {
-    /// All hash functions.
-    pub const ALL: [Checksum; 3] = [Checksum::Xxh3, Checksum::Sha256, Checksum::Crc32];
-
-    /// The value of the option.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Checksum::Xxh3 => "xxh3",
-            Checksum::Sha256 => "sha256",
-            Checksum::Crc32 => "crc32",
-        }
+crate::words! {
+    /// A hash function.
+    pub enum Checksum {
+        /// 64 bits, as fast as memory; does not protect against forgery.
+        #[default]
+        Xxh3 = "xxh3",
+        /// 256 bits; protects against forgery too.
+        Sha256 = "sha256",
+        /// 32 bits, as in zip and gzip.
+        Crc32 = "crc32",
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::Workers;
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
 
 /// One request.
@@ -103,7 +103,8 @@ pub fn bytes(size: usize) -> Vec<u8> {
 /// Time-outs that a test can wait for.
 pub fn quick() -> ListGetOptions {
     let timeout = Duration::from_millis(300);
-    ListGetOptions { timeout, connect_timeout: timeout, ..ListGetOptions::default() }
+    let http = HttpOptions { timeout, connect_timeout: timeout, ..HttpOptions::default() };
+    ListGetOptions { http, ..ListGetOptions::default() }
 }
 
 /// Copies without a second try.

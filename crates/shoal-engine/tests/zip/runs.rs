@@ -10,8 +10,8 @@ use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
 use shoal_engine::sink::null::NullSink;
 use shoal_engine::source::Source;
-use shoal_engine::source::archive::{ArchiveOptions, Archives};
-use shoal_engine::transfer::{SourceOptions, Transfer, source_from_url};
+use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
+use shoal_engine::transfer::Transfer;
 use shoal_engine::{Cursor, Kind, Partition, TransferOptions};
 
 use crate::writer::{Entry, Zip};
@@ -184,16 +184,19 @@ fn failures_are_tried_again_once_the_archive_is_mended() {
 }
 
 #[test]
-fn urls_and_null() {
+fn a_glob_of_zips_into_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let expected = several(temp.path());
-    let url = format!("zip:{}/*.zip", temp.path().to_str().unwrap());
-    let source = source_from_url(&url, &SourceOptions::default()).unwrap();
+    let archives = |pattern: &str| {
+        Archives::new(ArchivesFrom::Pattern(pattern.to_owned()), FormatsIn::Zip, ArchiveOptions::default())
+            .map(Arc::new)
+    };
+    let source = archives(&format!("{}/*.zip", temp.path().to_str().unwrap())).unwrap();
     assert!(source.identity().starts_with("zip:") && !source.properties().is_network);
     assert_eq!(source.properties().twice, Twice::Repeated);
     let outcome = Transfer::new(source, Arc::new(NullSink::new()), TransferOptions::default())
         .run(&mut |_| ControlFlow::Continue(()));
     assert_eq!(outcome.report.run.written, expected.len() as u64);
-    let gone = source_from_url("zip:/nowhere/x.zip", &SourceOptions::default()).err().unwrap();
+    let gone = archives("/nowhere/x.zip").err().unwrap();
     assert_eq!(gone.kind(), Kind::Config);
 }

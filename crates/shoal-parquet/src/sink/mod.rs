@@ -36,6 +36,8 @@ use std::time::Duration;
 use shoal_engine::fs::lock::Lock;
 use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
+use shoal_engine::option::{SIZES, Type};
+use shoal_engine::options::group::DESTINATION;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
@@ -50,14 +52,6 @@ use self::shard::{Shards, lock};
 pub(crate) use self::state::{is_withdrawn, published_number};
 use self::writer::{Lane, Limits, OBJECT_MAX};
 
-/// Bytes of a file, about.
-const SHARD_SIZE: u64 = 128 << 20;
-/// Longest time for which a file is written to.
-const SHARD_AGE: Duration = Duration::from_secs(300);
-/// Rows of a row group.
-const GROUP_ROWS: usize = 100_000;
-/// How often files are synced.
-const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a row group, as they are in memory.
 const GROUP_MAX: u64 = 16 << 20;
 /// Objects that may be fetched and not committed: some seconds at full speed.
@@ -69,27 +63,21 @@ const REFUSED: &[&str] =
 /// How long a stop may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How files are cut.
-#[derive(Clone, Copy, Debug)]
-pub struct ParquetOptions {
-    /// Bytes after which a file is finished.
-    pub shard_size: u64,
-    /// Time after which a file is finished.
-    pub shard_age: Duration,
-    /// Rows of a row group, at most about.
-    pub group_rows: usize,
-    /// How often files are synced, and what is in them committed.
-    pub commit_every: Duration,
-}
-
-impl Default for ParquetOptions {
-    fn default() -> ParquetOptions {
-        ParquetOptions {
-            shard_size: SHARD_SIZE,
-            shard_age: SHARD_AGE,
-            group_rows: GROUP_ROWS,
-            commit_every: COMMIT_EVERY,
-        }
+shoal_engine::options! {
+    /// How files are cut.
+    pub struct ParquetOptions {
+        /// About how many bytes a file has, as a number or text such as `"128MiB"`.
+        shard_size: u64 = 128 << 20, "Bytes of a file of parquet:DIR.", takes: Type::Size, range: SIZES,
+            metavar: Some("SIZE"), group: DESTINATION;
+        /// Seconds after which a file is finished although it is smaller.
+        shard_age: Duration = Duration::from_secs(300), "Finish such a file after this long.",
+            metavar: Some("SECONDS"), group: DESTINATION;
+    }
+    and {
+        /// Rows of a row group, at most about.
+        group_rows: usize = 100_000;
+        /// How often files are synced, and what is in them committed.
+        commit_every: Duration = Duration::from_secs(1);
     }
 }
 
@@ -199,7 +187,7 @@ impl Sink for ParquetSink {
         let book = Book::new(
             self.path.clone(),
             self.part.map(Part::index),
-            self.options,
+            self.options.clone(),
             self.limits,
             recovered.next,
             recovered.files,

@@ -1,38 +1,33 @@
 //! The options of the archive source.
 
-/// How archives are read, and their limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchiveOptions {
-    /// Put the entries of `x.zip` below `x/`, or below `x.zip/` if there is an `x.tar` as well.
-    pub into_subdirectories: bool,
-    /// Encoding of entry names that are not marked as UTF-8.
-    pub encoding: Encoding,
-    /// How to treat a backslash in a name.
-    pub backslashes: Backslashes,
-    /// Most bytes that one archive may unpack to.
-    pub max_size: Option<u64>,
-    /// Most bytes that an archive may unpack to, for each byte of its own. Checked only above 64 MiB of unpacked bytes.
-    pub max_ratio: u64,
-    /// Most entries of one archive.
-    pub max_entries: u64,
-    /// Most components of a name.
-    pub max_depth: u32,
-    /// Read archives whose entries overlap.
-    pub allow_overlap: bool,
-}
+use crate::error::Result;
+use crate::option::{Opt, SIZES, Setting, Type, Value};
+use crate::options::group::ARCHIVES;
 
-impl Default for ArchiveOptions {
-    fn default() -> ArchiveOptions {
-        ArchiveOptions {
-            into_subdirectories: false,
-            encoding: Encoding::Auto,
-            backslashes: Backslashes::Refuse,
-            max_size: None,
-            max_ratio: 100, // sorted text reaches 20, deflate at most 1,032
-            max_entries: 1_000_000,
-            max_depth: 100,
-            allow_overlap: false,
-        }
+crate::options! {
+    /// How archives are read, and their limits.
+    pub struct ArchiveOptions {
+        /// Put the entries of `photos.zip` below `photos/`, or below `photos.zip/` if there is a `photos.tar` as well. By
+        /// default all archives share one directory, and a name that a second archive has too is a failure.
+        into_subdirectories: bool = false, "Unpack NAME.zip into NAME/, instead of all into DST.", group: ARCHIVES;
+        /// Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
+        /// `"shift_jis"` or `"windows-1251"`.
+        encoding: Encoding = Encoding::Auto, "Encoding of names not marked as UTF-8.", metavar: Some("NAME"),
+            group: ARCHIVES;
+        /// What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it as `/`.
+        backslashes: Backslashes = Backslashes::Refuse, "Reject \\ in a name, or read it as /.", group: ARCHIVES;
+        /// Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
+        max_size: Option<u64> = None, "Reject archives that unpack to more bytes.", takes: Type::Size, range: SIZES,
+            metavar: Some("SIZE"), group: ARCHIVES;
+        /// How many times its own size an archive may unpack to; checked only beyond 64 MiB.
+        max_ratio: u64 = 100, "Reject archives that grow more than this.", // sorted text reaches 20, deflate at most 1,032
+            metavar: Some("N"), group: ARCHIVES;
+        /// Maximum number of entries in one archive.
+        max_entries: u64 = 1_000_000, "Reject archives with more entries.", metavar: Some("N"), group: ARCHIVES;
+        /// Maximum number of parts in the name of an entry; the file's own name is one.
+        max_depth: u32 = 100, "Reject entries with more parts in their names.", metavar: Some("N"), group: ARCHIVES;
+        /// Accept archives in which entries share bytes. Only zip bombs and a few faulty programs make them.
+        allow_overlap: bool = false, "Accept entries that share bytes, as in zip bombs.", group: ARCHIVES;
     }
 }
 
@@ -47,22 +42,29 @@ pub enum Encoding {
     Label(String),
 }
 
-/// How to treat a backslash in a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backslashes {
-    /// Refuse the entry.
-    #[default]
-    Refuse,
-    /// Treat it as a separator, like `/`.
-    Separator,
+impl Setting for Encoding {
+    const TAKES: Type = Type::Text;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Encoding> {
+        let label = String::take(given, option, named)?;
+        Ok(if label == "auto" { Encoding::Auto } else { Encoding::Label(label) })
+    }
+
+    fn given(&self) -> Value {
+        match self {
+            Encoding::Auto => Value::Text("auto".to_owned()),
+            Encoding::Label(label) => Value::Text(label.clone()),
+        }
+    }
 }
 
-impl Backslashes {
-    /// The value of the option.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Backslashes::Refuse => "refuse",
-            Backslashes::Separator => "separator",
-        }
+crate::words! {
+    /// How to treat a backslash in a name.
+    pub enum Backslashes {
+        /// Refuse the entry.
+        #[default]
+        Refuse = "refuse",
+        /// Treat it as a separator, like `/`.
+        Separator = "separator",
     }
 }

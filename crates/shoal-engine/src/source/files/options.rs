@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use super::paths::Paths;
 use super::pattern;
 use crate::fs::walk::kind_of;
+use crate::options::group::SOURCE;
 
-/// How files are found and read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FilesOptions {
-    /// Follow symbolic links, to files and to directories.
-    pub follow_links: bool,
+crate::options! {
+    /// How files are found and read.
+    pub struct FilesOptions {
+        /// Follow symbolic links to files and directories. By default they are skipped and counted, like devices, pipes
+        /// and sockets. A link with a target that does not exist is always skipped. One with a target that cannot be
+        /// looked at is a failure.
+        follow_links: bool = false, "Follow symbolic links; by default they are skipped.", group: SOURCE;
+    }
 }
 
 /// Which files.

@@ -18,7 +18,6 @@ mod page;
 mod place;
 mod refusal;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,70 +25,39 @@ use self::cut::LocalName;
 use super::{Fetcher, Listing, Source, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-pub use crate::http::Pipeline;
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
+pub use crate::http::{HttpOptions, Pipeline};
+use crate::options::group::SERVICES;
 use crate::partition::{Cursor, Partition};
 
-/// How to use a list/get service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListGetOptions {
-    /// Path of the listing.
-    pub list_path: String,
-    /// Path of an object; `{name}` is replaced by its percent-encoded name.
-    pub get_path: String,
-    /// Field of a page that has the names, or a path to it: `data[].id` is the field `id` of each object in `data`, and
-    /// `[]` is each element of a page that is an array.
-    pub names_field: String,
-    /// Name of an object at the destination; `{name}` is replaced by its name in the listing.
-    pub name: String,
-    /// Fields that may have the marker of the next page; the first one in the page counts. `none`: there is no next
-    /// page.
-    pub next_field: Vec<String>,
-    /// Query parameter in which the marker is sent.
-    pub marker_param: String,
-    /// Headers sent with every request. Never shown.
-    pub headers: Vec<(String, String)>,
-    /// Longest wait for the start of an answer, and for the next byte of a body.
-    pub timeout: Duration,
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// Answers with a `Content-Type` that does not match this glob are failures.
-    pub expect_type: Option<String>,
-    /// Answers without the length of their body are failures: one that is cut off looks whole.
-    pub require_length: bool,
-    /// Encode `/` in names too.
-    pub encode_slash: bool,
-    /// A file of certificates (PEM) to trust besides those of the platform.
-    pub ca_file: Option<PathBuf>,
-    /// Trust any certificate. Then any machine on the way can read and change everything.
-    pub insecure: bool,
-    /// Other hosts that a redirect may lead to, as `host` or `host:port`. Secrets are never sent to them.
-    pub allow_host: Vec<String>,
-    /// When to pipeline requests: send them before earlier answers have arrived.
-    pub pipeline: Pipeline,
-}
-
-impl Default for ListGetOptions {
-    fn default() -> Self {
-        ListGetOptions {
-            list_path: "/list".to_owned(),
-            get_path: "/get/{name}".to_owned(),
-            names_field: "FileNames".to_owned(),
-            name: "{name}".to_owned(),
-            next_field: vec!["NextMarker".to_owned(), "NextFile".to_owned()],
-            marker_param: "next-marker".to_owned(),
-            headers: Vec::new(),
-            timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(10),
-            expect_type: None,
-            require_length: false,
-            encode_slash: false,
-            ca_file: None,
-            insecure: false,
-            allow_host: Vec::new(),
-            pipeline: Pipeline::Auto,
-        }
+crate::options! {
+    /// How to use a list/get service.
+    pub struct ListGetOptions {
+        /// The path of the listing.
+        list_path: String = "/list".to_owned(), "Path of the listing.", metavar: Some("PATH"), group: SERVICES;
+        /// The path of an object; `{name}`, which it has once, is replaced by its name.
+        get_path: String = "/get/{name}".to_owned(), "Path of an object.", metavar: Some("PATH"), group: SERVICES;
+        /// The field of a page with the names, an array of strings or whole numbers. For a list of objects, the path to
+        /// the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself: `"[]"`,
+        /// `"[].id"`.
+        names_field: String = "FileNames".to_owned(), "Field with the names, or 'data[].id'.", metavar: Some("FIELD"),
+            group: SERVICES;
+        /// The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude` match
+        /// this name.
+        name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
+            group: SERVICES;
+        /// The field of a page with the marker of the next one; of several, the first that exists. `"none"` if there is
+        /// no next page. A page without the field ends the listing. If another of its fields looks like a next page
+        /// (`cursor`, `IsTruncated`, …), that is an error that names the field.
+        next_field: Vec<String> = vec!["NextMarker".to_owned(), "NextFile".to_owned()], "Field with the next marker.",
+            metavar: Some("FIELD,..."), group: SERVICES;
+        /// The query parameter for the marker.
+        marker_param: String = "next-marker".to_owned(), "Query parameter for the marker.", metavar: Some("NAME"),
+            group: SERVICES;
+        /// Send `/` inside a name as `%2F`.
+        encode_slash: bool = false, "Send / inside a name as %2F.", group: SERVICES;
     }
+    with { http: HttpOptions }
 }
 
 impl ListGetOptions {
@@ -143,26 +111,26 @@ impl ListGet {
             }
         }
         let get_path = (format!("{}{before}", address.base), after.to_owned());
-        let expect_type = http_objects::types(options.expect_type.as_deref())?;
+        let expect_type = http_objects::types(options.http.expect_type.as_deref())?;
         let local_name = LocalName::parse(&options.name)?;
-        let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
-        if address.secure || options.ca_file.is_some() {
+        let tls = Arc::new(Tls::new(options.http.ca_file.clone(), options.http.insecure));
+        if address.secure || options.http.ca_file.is_some() {
             tls.prepare()?;
         }
-        let fields = request_fields(&address, &options.headers)?;
+        let fields = request_fields(&address, &options.http.headers)?;
         let client = Client {
             address,
             fields,
-            timeout: options.timeout.max(Duration::from_millis(1)),
-            connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            timeout: options.http.timeout.max(Duration::from_millis(1)),
+            connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
             attempts: Attempts::default(),
             tls,
             received: false,
             leaves: false,
             refuses: Refuses::Nothing,
             is_other_host: false,
-            allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
-            pipelining: PipelinePolicy::new(options.pipeline),
+            allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
+            pipelining: PipelinePolicy::new(options.http.pipeline),
             silent_hosts: None,
             remarks: Arc::default(),
         };
@@ -219,7 +187,7 @@ impl Source for ListGet {
     fn notes(&self) -> Vec<String> {
         let insecure =
             "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
-        self.0.options.insecure.then(|| insecure.to_owned()).into_iter().collect()
+        self.0.options.http.insecure.then(|| insecure.to_owned()).into_iter().collect()
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -11,7 +11,7 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
         200 => wrong_type(service.expect_type.as_ref(), head)
-            .or_else(|| without_length(service.options.require_length, head)),
+            .or_else(|| without_length(service.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("listed, but it no longer exists ({status})")),
         401 => Some(
             Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::UrlsOptions;
 use super::address::Url;
 use super::by_host::ByHost;
 use super::silence::{FIRST_PATIENCE, PATIENCE};
+use super::{HttpOptions, UrlsOptions};
 use crate::error::{HostId, Kind, Result};
 use crate::http::{
     Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, SilentHosts, Tls, request_fields,
@@ -43,14 +43,14 @@ impl Hosts {
     /// # Errors
     /// [`Kind::Config`] for a header or host that is not valid, and for certificates that cannot be read.
     pub fn new(options: &UrlsOptions) -> Result<Hosts> {
-        let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
-        if options.ca_file.is_some() {
+        let tls = Arc::new(Tls::new(options.http.ca_file.clone(), options.http.insecure));
+        if options.http.ca_file.is_some() {
             tls.prepare()?;
         }
-        request_fields(&Address::parse("http://h")?, &options.headers)?;
+        request_fields(&Address::parse("http://h")?, &options.http.headers)?;
         Ok(Hosts {
             options: options.clone(),
-            allowed: options.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
+            allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             tls,
             remarks: Arc::default(),
             silent_hosts: Arc::default(),
@@ -77,7 +77,7 @@ impl Hosts {
 
     /// How long nothing may arrive from a host before others continue without it: less than its requests may take.
     pub fn patience(&self, has_answered: bool) -> Duration {
-        let UrlsOptions { timeout, connect_timeout, .. } = self.options;
+        let HttpOptions { timeout, connect_timeout, .. } = self.options.http;
         match has_answered {
             true => PATIENCE.min(timeout / 2),
             false => FIRST_PATIENCE.min(timeout.min(connect_timeout) / 2),
@@ -135,10 +135,10 @@ impl Hosts {
             self.tls.prepare()?;
         }
         Ok(Client {
-            fields: request_fields(&address, &options.headers)?,
+            fields: request_fields(&address, &options.http.headers)?,
             address,
-            timeout: options.timeout.max(Duration::from_millis(1)),
-            connect_timeout: options.connect_timeout.max(Duration::from_millis(1)),
+            timeout: options.http.timeout.max(Duration::from_millis(1)),
+            connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
             attempts: Attempts::default(),
             tls: self.tls.clone(),
             received: false,
@@ -147,7 +147,7 @@ impl Hosts {
             refuses: Refuses::LinkLocal,
             is_other_host: false,
             allowed: self.allowed.clone(),
-            pipelining: PipelinePolicy::new(options.pipeline),
+            pipelining: PipelinePolicy::new(options.http.pipeline),
             silent_hosts: Some(self.silent_hosts.clone()),
             remarks: self.remarks.clone(),
         })

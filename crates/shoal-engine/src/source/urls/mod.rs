@@ -26,9 +26,7 @@ mod silence;
 mod usual_depth;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 pub use self::fields::Fields;
 use self::hosts::Hosts;
@@ -40,7 +38,8 @@ use self::usual_depth::UsualDepth;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::fs::random::random;
-pub use crate::http::Pipeline;
+pub use crate::http::{HttpOptions, Pipeline};
+use crate::options::group::{SERVICES, URLS};
 use crate::partition::{Cursor, Partition};
 use crate::poison::ignore_poison;
 use crate::session::Twice;
@@ -48,55 +47,35 @@ use crate::session::Twice;
 /// Records of a stream that are kept for another try.
 const KEPT_MAX: usize = 200_000;
 
-/// How to use a list of URLs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UrlsOptions {
-    /// Name of an object at the destination: `{name}` is the one in the list, or else the path of the URL, decoded; also
-    /// `{path}`, `{host}`, `{hash}`, `{index}` and `{index:09d}`.
-    pub name: String,
-    /// Most connections to one host.
-    pub per_host: usize,
-    /// Most requests per second to one host.
-    pub limit_requests: Option<f64>,
-    /// Headers sent with every request to a host of the list. Never shown.
-    pub headers: Vec<(String, String)>,
-    /// Longest wait for the start of an answer, and for the next byte of a body.
-    pub timeout: Duration,
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// Answers with a `Content-Type` that does not match this glob are failures.
-    pub expect_type: Option<String>,
-    /// Answers without the length of their body are failures: one that is cut off looks whole.
-    pub require_length: bool,
-    /// A file of certificates (PEM) to trust besides those of the platform.
-    pub ca_file: Option<PathBuf>,
-    /// Trust any certificate. Then any machine on the way can read and change everything.
-    pub insecure: bool,
-    /// Private hosts that a redirect from a public one may lead to, as `host` or `host:port`.
-    pub allow_host: Vec<String>,
-    /// When to pipeline requests.
-    pub pipeline: Pipeline,
-    /// Partitions are in the order of the list, whatever their hosts. A slow host then holds up all.
-    pub ordered: bool,
+crate::options! {
+    /// How to use a list of URLs.
+    pub struct UrlsOptions {
+        /// The column or field with the URL.
+        url_field: String = "url".to_owned(), "Column or field with the URL.", metavar: Some("FIELD"), group: URLS;
+        /// The column or field with the name of the object, if the list has one.
+        name_field: Option<String> = None, "Column or field with the name.", metavar: Some("FIELD"), group: URLS;
+        /// The name of an object at the destination: `"{name}"` is the one in the list, or else the path of the URL,
+        /// decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
+        /// the list, from 0), as in `"{host}/{path}"`. Two objects with one name are a failure.
+        name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
+            group: SERVICES;
+        /// Maximum number of connections to one host.
+        per_host: usize = 6, "Connections to one host, at most.", metavar: Some("N"), group: URLS;
+        /// Maximum number of requests per second to one host.
+        limit_requests: Option<f64> = None, "Requests per second to one host, at most.", metavar: Some("N"),
+            range: (0.001, 1e6), group: URLS;
+    }
+    with { http: HttpOptions }
+    and {
+        /// Partitions are in the order of the list, whatever their hosts. A slow host then holds up all.
+        ordered: bool = false;
+    }
 }
 
-impl Default for UrlsOptions {
-    fn default() -> UrlsOptions {
-        UrlsOptions {
-            name: "{name}".to_owned(),
-            per_host: 6,
-            limit_requests: None,
-            headers: Vec::new(),
-            timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(10),
-            expect_type: None,
-            require_length: false,
-            ca_file: None,
-            insecure: false,
-            allow_host: Vec::new(),
-            pipeline: Pipeline::Auto,
-            ordered: false,
-        }
+impl UrlsOptions {
+    /// Where a list has URLs and names.
+    pub fn fields(&self) -> Fields {
+        Fields { url: self.url_field.clone(), name: self.name_field.clone() }
     }
 }
 
@@ -150,14 +129,7 @@ impl Urls {
     /// # Errors
     /// [`Kind::Config`] for an invalid option; [`Kind::Listing`] if the list cannot be read.
     pub fn new(list: Box<dyn UrlList>, options: UrlsOptions) -> Result<Urls> {
-        let config = |why: &str| Error::new(Kind::Config, why.to_owned());
-        if options.per_host == 0 {
-            return Err(config("`per_host` must be at least 1"));
-        }
-        if options.limit_requests.is_some_and(|limit| !(0.001..=1e6).contains(&limit)) {
-            return Err(config("`limit_requests` must be from 0.001 to 1,000,000 requests per second"));
-        }
-        let expect_type = http_objects::types(options.expect_type.as_deref())?;
+        let expect_type = http_objects::types(options.http.expect_type.as_deref())?;
         let key = match list.is_stream() {
             true => random(),
             false => {
@@ -216,7 +188,7 @@ impl Source for Urls {
     fn notes(&self) -> Vec<String> {
         let insecure =
             "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
-        let insecure = self.0.options.insecure.then(|| insecure.to_owned());
+        let insecure = self.0.options.http.insecure.then(|| insecure.to_owned());
         self.0.list.notes().into_iter().chain(insecure).collect()
     }
 

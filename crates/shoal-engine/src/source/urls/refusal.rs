@@ -13,7 +13,7 @@ pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
         200 => wrong_type(shared.expect_type.as_ref(), head)
-            .or_else(|| without_length(shared.options.require_length, head)),
+            .or_else(|| without_length(shared.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
         401 | 403 | 407 => error(Kind::Forbidden, format!("the server refuses this object ({status})")),
         429 | 503 => error(Kind::Throttled, format!("the server asks to slow down ({status})")),

@@ -1,0 +1,210 @@
+//! What each type of option takes, and how its value is given back.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::size::parse_size;
+use super::{Opt, Type, Value};
+use crate::error::Result;
+use crate::part::Part;
+
+/// A type that an option may have.
+pub trait Setting: Sized {
+    /// What it takes.
+    const TAKES: Type;
+    /// Whether it may be left open.
+    const OPTIONAL: bool = false;
+
+    /// The value that was given. `named`: what it was given as.
+    ///
+    /// # Errors
+    /// [`Kind::Config`](crate::Kind::Config) if the option does not take it.
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self>;
+
+    /// The value as it would be given.
+    fn given(&self) -> Value;
+}
+
+impl<T: Setting> Setting for Option<T> {
+    const TAKES: Type = T::TAKES;
+    const OPTIONAL: bool = true;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        match given {
+            Value::None => Ok(None),
+            _ => T::take(given, option, named).map(Some),
+        }
+    }
+
+    fn given(&self) -> Value {
+        self.as_ref().map_or(Value::None, T::given)
+    }
+}
+
+impl Setting for bool {
+    const TAKES: Type = Type::Flag;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        match given {
+            Value::Flag(flag) => Ok(*flag),
+            _ => Err(option.refuses(named, given)),
+        }
+    }
+
+    fn given(&self) -> Value {
+        Value::Flag(*self)
+    }
+}
+
+/// A whole number within the range of the option; of one that takes sizes, also text.
+pub(crate) fn whole(given: &Value, option: &Opt, named: &str) -> Result<u64> {
+    let (least, most) = option.range;
+    let number = match given {
+        Value::Whole(number) => u64::try_from(*number).ok(),
+        Value::Text(text) if option.takes == Type::Size => parse_size(text),
+        _ => None,
+    };
+    number
+        .filter(|&number| (least..=most).contains(&(number as f64)) && number <= i64::MAX as u64)
+        .ok_or_else(|| option.refuses(named, given))
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {
+        $(impl Setting for $type {
+            const TAKES: Type = Type::Count;
+
+            fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+                whole(given, option, named)?.try_into().map_err(|_| option.refuses(named, given))
+            }
+
+            fn given(&self) -> Value {
+                Value::Whole((*self).try_into().unwrap_or(i64::MAX))
+            }
+        })*
+    };
+}
+
+whole_numbers!(u32, u64, usize);
+
+/// A number within the range of the option.
+fn number(given: &Value, option: &Opt, named: &str) -> Result<f64> {
+    let (least, most) = option.range;
+    let number = match given {
+        Value::Whole(whole) => Some(*whole as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
+    };
+    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| option.refuses(named, given))
+}
+
+impl Setting for f64 {
+    const TAKES: Type = Type::Number;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        number(given, option, named)
+    }
+
+    fn given(&self) -> Value {
+        Value::Number(*self)
+    }
+}
+
+impl Setting for Duration {
+    const TAKES: Type = Type::Seconds;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        Duration::try_from_secs_f64(number(given, option, named)?).map_err(|_| option.refuses(named, given))
+    }
+
+    fn given(&self) -> Value {
+        Value::Number(self.as_secs_f64())
+    }
+}
+
+impl Setting for String {
+    const TAKES: Type = Type::Text;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        given.text().filter(|text| !text.is_empty()).map(str::to_owned).ok_or_else(|| option.refuses(named, given))
+    }
+
+    fn given(&self) -> Value {
+        Value::Text(self.clone())
+    }
+}
+
+impl Setting for Vec<String> {
+    const TAKES: Type = Type::Texts;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        let texts = match given {
+            Value::Text(text) => vec![text.clone()],
+            Value::Texts(texts) => texts.clone(),
+            _ => return Err(option.refuses(named, given)),
+        };
+        if texts.iter().any(String::is_empty) {
+            return Err(option.refuses(named, given));
+        }
+        Ok(texts)
+    }
+
+    fn given(&self) -> Value {
+        Value::Texts(self.clone())
+    }
+}
+
+/// Whether a user's header field can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
+pub(crate) fn valid_field(name: &str, value: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty()
+        && name.bytes().all(token)
+        && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
+}
+
+impl Setting for Vec<(String, String)> {
+    const TAKES: Type = Type::Headers;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        match given {
+            Value::Pairs(pairs) if pairs.iter().all(|(name, value)| valid_field(name, value)) => Ok(pairs.clone()),
+            _ => Err(option.refuses(named, given)),
+        }
+    }
+
+    fn given(&self) -> Value {
+        Value::Pairs(self.clone())
+    }
+}
+
+impl Setting for PathBuf {
+    const TAKES: Type = Type::Path;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        match given {
+            Value::Path(path) => Ok(path.clone()),
+            Value::Text(text) => Ok(text.into()),
+            _ => Err(option.refuses(named, given)),
+        }
+    }
+
+    fn given(&self) -> Value {
+        Value::Path(self.clone())
+    }
+}
+
+impl Setting for Part {
+    const TAKES: Type = Type::Part;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        let Value::Part(index, count) = given else { return Err(option.refuses(named, given)) };
+        let (Ok(index), Ok(count)) = (u32::try_from(*index), u32::try_from(*count)) else {
+            return Err(option.refuses(named, given));
+        };
+        Part::new(index, count).map_err(|_| option.refuses(named, given))
+    }
+
+    fn given(&self) -> Value {
+        Value::Part(self.index().into(), self.count().into())
+    }
+}

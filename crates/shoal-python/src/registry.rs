@@ -1,0 +1,185 @@
+//! What a user can name as a source or a destination: one line each.
+//!
+//! A source or destination is a type that implements [`Described`] and [`SourceForm`] or [`SinkForm`]: the function of
+//! Python that describes it, the schemes of its texts, its options, and how it is opened. Not here: the forms
+//! (`source.rs`, `sink.rs`).
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use shoal_engine::display::escape;
+use shoal_engine::http::{HttpOptions, without_password};
+use shoal_engine::option::{Opt, Options};
+use shoal_engine::sink::Sink;
+use shoal_engine::source::Source;
+use shoal_engine::{Error, Kind, TransferOptions};
+
+use crate::options::{take, values};
+use crate::sink::{Directory, Null, Parquet};
+use crate::source::{Archives, Files, ParquetRows, Service, UrlList};
+
+/// The sources.
+pub const SOURCES: &[SourceKind] = &[
+    SourceKind::of::<Files>(),
+    SourceKind::of::<Service>(),
+    SourceKind::of::<Archives>(),
+    SourceKind::of::<UrlList>(),
+    SourceKind::of::<ParquetRows>(),
+];
+
+/// The destinations.
+pub const SINKS: &[SinkKind] = &[SinkKind::of::<Directory>(), SinkKind::of::<Parquet>(), SinkKind::of::<Null>()];
+
+/// What a user writes for a source or a destination.
+pub trait Described {
+    /// The function of Python that describes it.
+    const FUNCTION: &'static str;
+    /// How its texts begin, before a colon; without any, it is what a text without a scheme means.
+    const SCHEMES: &'static [&'static str];
+    /// What a user may write, for messages; empty if there is no text for it.
+    const WRITTEN: &'static str;
+    /// Its own options.
+    type Options: Options + Send + 'static;
+}
+
+/// A source.
+pub trait SourceForm: Described {
+    /// Opens it. `ordered`: objects are wanted in the order of the source.
+    fn open(what: What, options: Self::Options, ordered: bool) -> Result<Arc<dyn Source>, Error>;
+
+    /// How it uses the network, if it does.
+    fn network(_: &Self::Options) -> Option<&HttpOptions> {
+        None
+    }
+}
+
+/// A destination.
+pub trait SinkForm: Described {
+    /// Opens it.
+    fn open(text: OsString, options: Self::Options, run: &TransferOptions) -> Result<Arc<dyn Sink>, Error>;
+}
+
+/// What a source is of.
+pub enum What {
+    /// A text or a path.
+    Text(OsString),
+    /// Paths.
+    Paths(Vec<OsString>),
+    /// A list that was passed in memory and is kept in this file, and what identifies it.
+    Spooled(OsString, String),
+}
+
+type Checked = for<'py> fn(&Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>>;
+/// Opens a source.
+pub type OpenSource = Box<dyn FnOnce() -> Result<Arc<dyn Source>, Error> + Send>;
+/// Opens a destination for a run with these options.
+pub type OpenSink = Box<dyn FnOnce(&TransferOptions) -> Result<Arc<dyn Sink>, Error> + Send>;
+
+/// A source in the table.
+pub struct SourceKind {
+    pub function: &'static str,
+    pub schemes: &'static [&'static str],
+    pub written: &'static str,
+    pub tables: &'static [&'static [Opt]],
+    pub checked: Checked,
+    /// Takes its options; opening looks at the file system, so it is done without the interpreter.
+    pub open: for<'py> fn(What, &Bound<'py, PyDict>, &mut TransferOptions, bool) -> PyResult<OpenSource>,
+}
+
+/// A destination in the table.
+pub struct SinkKind {
+    pub function: &'static str,
+    pub schemes: &'static [&'static str],
+    pub written: &'static str,
+    pub tables: &'static [&'static [Opt]],
+    pub checked: Checked,
+    /// As that of a source.
+    pub open: for<'py> fn(OsString, &Bound<'py, PyDict>) -> PyResult<OpenSink>,
+}
+
+impl SourceKind {
+    const fn of<T: SourceForm>() -> SourceKind {
+        SourceKind {
+            function: T::FUNCTION,
+            schemes: T::SCHEMES,
+            written: T::WRITTEN,
+            tables: T::Options::TABLES,
+            checked: checked::<T::Options>,
+            open: |what, given, run, ordered| {
+                let options: T::Options = take(given)?;
+                if let Some(network) = T::network(&options) {
+                    (run.max_retries, run.retry_timeout) = (network.max_retries, network.retry_timeout);
+                }
+                Ok(Box::new(move || T::open(what, options, ordered)))
+            },
+        }
+    }
+}
+
+impl SinkKind {
+    const fn of<T: SinkForm>() -> SinkKind {
+        SinkKind {
+            function: T::FUNCTION,
+            schemes: T::SCHEMES,
+            written: T::WRITTEN,
+            tables: T::Options::TABLES,
+            checked: checked::<T::Options>,
+            open: |text, given| {
+                let options: T::Options = take(given)?;
+                Ok(Box::new(move |run| T::open(text, options, run)))
+            },
+        }
+    }
+}
+
+fn checked<'py, T: Options>(given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    values(given.py(), &take::<T>(given)?)
+}
+
+/// The scheme of a text: what is before the first colon of its first part, if that is a word.
+pub fn scheme(text: &[u8]) -> Option<&str> {
+    let first = text.split(|&byte| byte == b'/').next()?;
+    let end = first.iter().position(|&byte| byte == b':')?;
+    std::str::from_utf8(&first[..end])
+        .ok()
+        .filter(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
+/// The kind of source that a text names.
+pub fn source_named(text: &OsString) -> Result<&'static SourceKind, Error> {
+    let named = |scheme: Option<&str>| {
+        SOURCES.iter().find(|kind| match scheme {
+            Some(scheme) => kind.schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme)),
+            None => kind.function == Files::FUNCTION,
+        })
+    };
+    named(scheme(text.as_bytes())).filter(|_| !text.is_empty()).ok_or_else(|| {
+        let written: Vec<&str> = SOURCES.iter().map(|kind| kind.written).filter(|form| !form.is_empty()).collect();
+        unknown("source", text, &written)
+    })
+}
+
+/// The kind of destination that a text names.
+pub fn sink_named(text: &OsString) -> Result<&'static SinkKind, Error> {
+    let scheme = scheme(text.as_bytes());
+    let named =
+        SINKS.iter().find(|kind| scheme.map_or(kind.schemes.is_empty(), |scheme| kind.schemes.contains(&scheme)));
+    named.filter(|_| !text.is_empty()).ok_or_else(|| {
+        let written: Vec<&str> = SINKS.iter().map(|kind| kind.written).collect();
+        unknown("destination", text, &written)
+    })
+}
+
+fn unknown(what: &str, text: &OsString, written: &[&str]) -> Error {
+    let shown = without_password(&text.to_string_lossy());
+    let (last, others) = written.split_last().unwrap_or((&"", &[]));
+    let hint = format!("a {what} is {}, or {last}; for a path with a colon in its name, ./NAME:X", others.join(", "));
+    let error = match text.is_empty() {
+        true => Error::new(Kind::Config, format!("the {what} is empty")),
+        false => Error::new(Kind::Config, format!("not a valid {what}")).on(&escape(shown.as_bytes())),
+    };
+    error.hint(hint)
+}

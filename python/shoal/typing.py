@@ -1,0 +1,42 @@
+"""The types of arguments, for annotations in your own functions.
+
+Example:
+    >>> from shoal.typing import Source, Workers
+    >>> def backup(source: Source, workers: Workers = "auto") -> shoal.Report:
+    ...     return shoal.copy(source, "backup/", workers=workers)
+"""
+
+from shoal._options import (
+    Backslashes,
+    Durability,
+    Headers,
+    OnError,
+    Order,
+    Overwrite,
+    Part,
+    Path,
+    Pipeline,
+    ProgressOption,
+    Resume,
+    Size,
+    Workers,
+)
+from shoal._source_types import Destination, Source
+
+__all__ = [
+    "Backslashes",
+    "Destination",
+    "Durability",
+    "Headers",
+    "OnError",
+    "Order",
+    "Overwrite",
+    "Part",
+    "Path",
+    "Pipeline",
+    "ProgressOption",
+    "Resume",
+    "Size",
+    "Source",
+    "Workers",
+]
