@@ -32,7 +32,7 @@
 //! | look for | in |
 //! |---|---|
 //! | the entry, which joins source, sink, options and journal | [`transfer`] |
-//! | every option of a run and its default | [`options`]; what an option is: [`option`] |
+//! | every option of a run and its default | [`mod@options`]; what an option is: [`option`] |
 //! | the outcome, and the counts that must balance | [`report`] |
 //! | what a source must do: files, archives, services, items of a program | [`source`] |
 //! | what a sink must do: directories, a loop of the caller, nothing | [`sink`] |

@@ -1,7 +1,7 @@
 //! Options as data: a struct of options is declared once, and is the truth about each of them.
 //!
 //! [`options!`](macro@crate::options) makes the struct, its `Default`, a table that can be read at run time
-//! ([`Options::TABLE`]), and one way to set an option by its name ([`Options::set`]), with one check and one wording of the
+//! ([`Options::TABLES`]), and one way to set an option by its name ([`Options::set`]), with one check and one wording of the
 //! error. The signatures and documents of Python, the flags of the command line and their help follow from the table.
 //!
 //! Here: the table. `value.rs` has a value as a user gives it, `setting.rs` what each type of option takes, `size.rs` sizes
