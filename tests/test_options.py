@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import UserDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -241,6 +242,37 @@ def test_a_value_that_an_option_does_not_take_is_a_config_error_that_names_it(
     with pytest.raises(package.ConfigError, match=name):
         package.copy("http://127.0.0.1:1", tmp_path / "out", **{name: value})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "form", [lambda texts: texts[0], list, tuple, set, iter], ids=["text", "list", "tuple", "set", "iter"]
+)
+def test_patterns_are_one_text_or_any_number_of_them(form: Any, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.csv", "c.txt"):
+        (tmp_path / name).touch()
+    assert {one.name for one in package.list_objects(tmp_path, include=form(["*.txt"]))} == {"a.txt", "c.txt"}
+
+
+@pytest.mark.parametrize("headers", [{"A": "b"}, [("A", "b")], [["A", "b"]], UserDict({"A": "b"})], ids=repr)
+def test_headers_are_a_mapping_or_pairs(headers: Any) -> None:
+    assert package.list_get("http://h", headers=headers).headers == (("A", "b"),)
+
+
+def test_a_header_that_cannot_be_sent_is_named_and_its_value_is_not_shown() -> None:
+    with pytest.raises(package.ConfigError, match=r'the header "Token" cannot be sent') as failed:
+        package.list_get("http://h", headers={"Good": "x", "Token": "s3cret\n"})
+    assert "s3cret" not in str(failed.value)
+
+
+@pytest.mark.parametrize("part", [(1, 3), [1, 3]], ids=repr)
+def test_a_part_is_a_pair_of_whole_numbers(part: Any) -> None:
+    assert _shoal.checked("run", {"part": part})["part"] == (1, 3)
+
+
+@pytest.mark.parametrize("part", [(True, 3), (1.0, 3), (3, 3), (1, 2, 3), (-1, 3), "13", 1, b"13"], ids=repr)
+def test_what_is_no_part_is_refused(part: Any) -> None:
+    with pytest.raises(package.ConfigError, match=r"`part` must be \(index, count\)"):
+        _shoal.checked("run", {"part": part})
 
 
 WRONG_OF_OTHERS: list[tuple[str, str, Any]] = [

@@ -34,8 +34,8 @@ def list_get(
     list_path: str = "/list",
     get_path: str = "/get/{name}",
     names_field: str = "FileNames",
-    name: str = "{name}",
     next_field: str | Sequence[str] = ("NextMarker", "NextFile"),
+    name: str = "{name}",
     marker_param: str = "next-marker",
     encode_slash: bool = False,
     headers: Headers = (),
@@ -63,11 +63,11 @@ def list_get(
         names_field: The field of a page with the names, an array of strings or whole numbers. For a list of objects,
             the path to the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself:
             `"[]"`, `"[].id"`.
-        name: The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude`
-            match this name.
         next_field: The field of a page with the marker of the next one; of several, the first that exists. `"none"` if
             there is no next page. A page without the field ends the listing. If another of its fields looks like a next
             page (`cursor`, `IsTruncated`, …), that is an error that names the field.
+        name: The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude`
+            match this name.
         marker_param: The query parameter for the marker.
         encode_slash: Send `/` inside a name as `%2F`.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a

@@ -138,10 +138,11 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
     match option.takes {
         Type::Path => given.extract::<PathBuf>().map(Value::Path).or_else(|_| other()),
         _ if given.is_instance_of::<PyString>() => given.extract().map(Value::Text).or_else(|_| other()),
-        Type::Part if is_row(given) => {
-            given.extract::<(i64, i64)>().map(|(at, of)| Value::Part(at, of)).or_else(|_| other())
-        }
-        Type::Texts if is_row(given) => texts(given).map(Value::Texts).or_else(|_: PyErr| other()),
+        Type::Part if is_several(given) => match numbers(given)?.as_deref() {
+            Some(&[index, count]) => Ok(Value::Part(index, count)),
+            _ => other(),
+        },
+        Type::Texts if is_several(given) => texts(given).map(Value::Texts).or_else(|_: PyErr| other()),
         Type::Headers => match given.hasattr("items")? {
             true => pairs(&given.call_method0("items")?),
             false => pairs(given),
@@ -152,9 +153,18 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
     }
 }
 
-/// Whether a value is a sequence that is not text.
-fn is_row(given: &Bound<'_, PyAny>) -> bool {
-    !given.hasattr("decode").unwrap_or(true) && given.hasattr("__getitem__").unwrap_or(false)
+/// Whether a value has elements and is not bytes.
+fn is_several(given: &Bound<'_, PyAny>) -> bool {
+    !given.hasattr("decode").unwrap_or(true) && given.hasattr("__iter__").unwrap_or(false)
+}
+
+/// The whole numbers in a sequence; `None` if there is anything else in it.
+fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
+    let whole = |number: PyResult<Bound<'_, PyAny>>| {
+        let number = number?;
+        Ok(number.is_exact_instance_of::<PyInt>().then(|| number.extract().ok()).flatten())
+    };
+    given.try_iter()?.map(whole).collect()
 }
 
 fn texts(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
@@ -162,7 +172,14 @@ fn texts(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
-    given.try_iter()?.map(|pair| pair?.extract()).collect()
+    given
+        .try_iter()?
+        .map(|pair| {
+            let pair = pair?;
+            let of_list = |_| pair.extract::<[String; 2]>().map(|[name, value]| (name, value));
+            pair.extract().or_else(of_list)
+        })
+        .collect()
 }
 
 /// A value as Python has it: sizes in bytes, times in seconds.
@@ -230,8 +247,22 @@ pub fn options(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// One option as a dictionary.
 fn row<'py>(py: Python<'py>, option: &Opt) -> PyResult<Bound<'py, PyDict>> {
-    let Opt { name, takes, optional, default, help, text, metavar, group, flag, short, range: _, secret, environment } =
-        *option;
+    let Opt {
+        name,
+        takes,
+        optional,
+        default,
+        help,
+        text,
+        metavar,
+        group,
+        flag,
+        short,
+        range: _,
+        secret,
+        binds: _,
+        environment,
+    } = *option;
     let (kind, alias, words): (&str, &str, &[&str]) = match takes {
         Type::Word(alias, words) => ("word", alias, words),
         Type::WordOrCount(alias, words) => ("word-or-count", alias, words),

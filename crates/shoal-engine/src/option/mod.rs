@@ -73,6 +73,8 @@ pub struct Opt {
     pub range: (f64, f64),
     /// Whether its values are never shown.
     pub secret: bool,
+    /// Whether another value makes another job: then it is in the identity of its source, while it is not the default.
+    pub binds: bool,
     /// Whether `SHOAL_NAME` in the environment replaces its default.
     pub environment: bool,
 }
@@ -105,6 +107,7 @@ impl Opt {
             short: None,
             range,
             secret: false,
+            binds: false,
             environment: false,
         }
     }
@@ -162,6 +165,30 @@ pub trait Options: Default {
     /// The value of an option.
     fn get(&self, name: &str) -> Option<Value>;
 
+    /// What identifies the options that bind a job and are not at their default, to follow the identity of their source.
+    fn identity(&self) -> String {
+        let (defaults, mut identity) = (Self::default(), String::new());
+        for option in Self::TABLES.concat().iter().filter(|option| option.binds) {
+            let own = self.get(option.name).unwrap_or(Value::None);
+            if defaults.get(option.name).as_ref() == Some(&own) {
+                continue;
+            }
+            let text = match own {
+                Value::Flag(true) => {
+                    identity.push_str(&format!(" {}", option.name));
+                    continue;
+                }
+                Value::Text(text) => text,
+                // A comma within a text would look like one between two.
+                Value::Texts(texts) => texts.iter().map(|text| text.replace(',', "\0")).collect::<Vec<_>>().join(","),
+                other => other.to_string(),
+            };
+            let text = text.escape_default().to_string().replace(' ', "\\ ");
+            identity.push_str(&format!(" {}={text}", option.name));
+        }
+        identity
+    }
+
     /// All values by their names.
     fn values(&self) -> Vec<(&'static str, Value)> {
         Self::TABLES.concat().iter().filter_map(|option| Some((option.name, self.get(option.name)?))).collect()
@@ -178,7 +205,7 @@ pub trait Options: Default {
 ///     /// How to bake.
 ///     pub struct Baking {
 ///         /// Number of loaves.
-///         loaves: u32 = 2, "Number of loaves.", metavar: Some("N"), range: (1.0, 10.0);
+///         loaves: u32 = 2, "Number of loaves.", metavar: Some("N"), range: (1.0, 10.0), binds: true;
 ///     }
 ///     and {
 ///         /// Where.
@@ -188,6 +215,7 @@ pub trait Options: Default {
 /// let mut baking = Baking::default();
 /// baking.set("loaves", "loaves", &Value::Whole(3))?;
 /// assert_eq!((baking.loaves, baking.oven, Baking::TABLES[0][0].help), (3, 0, "Number of loaves."));
+/// assert_eq!((baking.identity(), Baking::default().identity()), (" loaves=3".to_owned(), String::new()));
 /// let refused = baking.set("loaves", "loaves", &Value::Whole(11)).unwrap_err();
 /// assert_eq!(refused.line(), "`loaves` is too large: the maximum is 10");
 /// # Ok::<(), shoal_engine::Error>(())

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::size::parse_size;
 use super::{Opt, Type, Value};
-use crate::error::Result;
+use crate::display::escape;
+use crate::error::{Error, Kind, Result};
 use crate::part::Part;
 
 /// A type that an option may have.
@@ -166,9 +167,14 @@ impl Setting for Vec<(String, String)> {
     const TAKES: Type = Type::Headers;
 
     fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
-        match given {
-            Value::Pairs(pairs) if pairs.iter().all(|(name, value)| valid_field(name, value)) => Ok(pairs.clone()),
-            _ => Err(option.refuses(named, given)),
+        let Value::Pairs(pairs) = given else { return Err(option.refuses(named, given)) };
+        match pairs.iter().find(|(name, value)| !valid_field(name, value)) {
+            None => Ok(pairs.clone()),
+            Some((name, _)) => {
+                let why = "its name or value has characters that HTTP does not allow";
+                let name = escape(name.as_bytes());
+                Err(Error::new(Kind::Config, format!("`{named}`: the header \"{name}\" cannot be sent: {why}")))
+            }
         }
     }
 

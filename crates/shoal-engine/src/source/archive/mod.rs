@@ -46,6 +46,7 @@ pub use self::options::{ArchiveOptions, Backslashes, Encoding};
 pub use self::registry::FormatsIn;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties};
 use crate::error::Result;
+use crate::option::Options;
 use crate::part::Part;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
@@ -66,26 +67,11 @@ impl Archives {
     pub fn new(from: ArchivesFrom, formats: FormatsIn, options: ArchiveOptions) -> Result<Archives> {
         names::table(&options.encoding)?;
         let find = find::Find::new(from)?;
-        let identity = identity(&find.identity(), formats, &options);
+        // With the options that change what is written, but not the limits: what they refuse is a failure, which is retried.
+        let identity = format!("{}:{}{}", formats.as_str(), find.identity(), options.identity());
         let cache = Arc::new(ArchiveCache::new(find, formats.formats(), options));
         Ok(Archives { cache, identity, part: None })
     }
-}
-
-/// Identifies the source when a run resumes. Includes the options that change what is written, but not the limits: what
-/// they refuse is a failure, which is retried.
-fn identity(what: &str, formats: FormatsIn, options: &ArchiveOptions) -> String {
-    let mut identity = format!("{}:{what}", formats.as_str());
-    if options.into_subdirectories {
-        identity.push_str(" into_subdirectories");
-    }
-    if let Encoding::Label(label) = &options.encoding {
-        identity.push_str(&format!(" encoding={}", label.to_ascii_lowercase()));
-    }
-    if options.backslashes != Backslashes::Refuse {
-        identity.push_str(&format!(" backslashes={}", options.backslashes.as_str()));
-    }
-    identity
 }
 
 impl Source for Archives {

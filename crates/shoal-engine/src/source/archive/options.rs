@@ -9,13 +9,15 @@ crate::options! {
     pub struct ArchiveOptions {
         /// Put the entries of `photos.zip` below `photos/`, or below `photos.zip/` if there is a `photos.tar` as well. By
         /// default all archives share one directory, and a name that a second archive has too is a failure.
-        into_subdirectories: bool = false, "Unpack NAME.zip into NAME/, instead of all into DST.", group: ARCHIVES;
+        into_subdirectories: bool = false, "Unpack NAME.zip into NAME/, instead of all into DST.", binds: true,
+            group: ARCHIVES;
         /// Encoding of entry names that are not marked as UTF-8: `"auto"`, or the name of an encoding such as
         /// `"shift_jis"` or `"windows-1251"`.
-        encoding: Encoding = Encoding::Auto, "Encoding of names not marked as UTF-8.", metavar: Some("NAME"),
+        encoding: Encoding = Encoding::Auto, "Encoding of names not marked as UTF-8.", metavar: Some("NAME"), binds: true,
             group: ARCHIVES;
         /// What to do with a backslash in a name: `"refuse"` makes the entry a failure, `"separator"` reads it as `/`.
-        backslashes: Backslashes = Backslashes::Refuse, "Reject \\ in a name, or read it as /.", group: ARCHIVES;
+        backslashes: Backslashes = Backslashes::Refuse, "Reject \\ in a name, or read it as /.", binds: true,
+            group: ARCHIVES;
         /// Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
         max_size: Option<u64> = None, "Reject archives that unpack to more bytes.", takes: Type::Size, range: SIZES,
             metavar: Some("SIZE"), group: ARCHIVES;
@@ -53,7 +55,7 @@ impl Setting for Encoding {
     fn given(&self) -> Value {
         match self {
             Encoding::Auto => Value::Text("auto".to_owned()),
-            Encoding::Label(label) => Value::Text(label.clone()),
+            Encoding::Label(label) => Value::Text(label.to_ascii_lowercase()), // one encoding, one text
         }
     }
 }

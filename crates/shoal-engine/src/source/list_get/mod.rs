@@ -27,6 +27,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
 pub use crate::http::{HttpOptions, Pipeline};
+use crate::option::Options;
 use crate::options::group::SERVICES;
 use crate::partition::{Cursor, Partition};
 
@@ -41,19 +42,19 @@ crate::options! {
         /// the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself: `"[]"`,
         /// `"[].id"`.
         names_field: String = "FileNames".to_owned(), "Field with the names, or 'data[].id'.", metavar: Some("FIELD"),
-            group: SERVICES;
-        /// The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude` match
-        /// this name.
-        name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
-            group: SERVICES;
+            binds: true, group: SERVICES;
         /// The field of a page with the marker of the next one; of several, the first that exists. `"none"` if there is
         /// no next page. A page without the field ends the listing. If another of its fields looks like a next page
         /// (`cursor`, `IsTruncated`, …), that is an error that names the field.
         next_field: Vec<String> = vec!["NextMarker".to_owned(), "NextFile".to_owned()], "Field with the next marker.",
-            metavar: Some("FIELD,..."), group: SERVICES;
+            metavar: Some("FIELD,..."), binds: true, group: SERVICES;
+        /// The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude` match
+        /// this name.
+        name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
+            binds: true, group: SERVICES;
         /// The query parameter for the marker.
         marker_param: String = "next-marker".to_owned(), "Query parameter for the marker.", metavar: Some("NAME"),
-            group: SERVICES;
+            binds: true, group: SERVICES;
         /// Send `/` inside a name as `%2F`.
         encode_slash: bool = false, "Send / inside a name as %2F.", group: SERVICES;
     }
@@ -161,12 +162,7 @@ impl Source for ListGet {
         };
         push("list_path", &without_values(&options.list_path), &defaults.list_path);
         push("get_path", &without_values(&options.get_path), &defaults.get_path);
-        push("names_field", &options.names_field, &defaults.names_field);
-        let joined =
-            |fields: &[String]| fields.iter().map(|one| one.replace(',', "\u{0}")).collect::<Vec<_>>().join(",");
-        push("next_field", &joined(&options.next_field), &joined(&defaults.next_field));
-        push("name", &options.name, &defaults.name);
-        push("marker_param", &options.marker_param, &defaults.marker_param);
+        identity.push_str(&options.identity());
         identity
     }
 

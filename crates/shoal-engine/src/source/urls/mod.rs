@@ -39,6 +39,7 @@ use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::fs::random::random;
 pub use crate::http::{HttpOptions, Pipeline};
+use crate::option::Options;
 use crate::options::group::{SERVICES, URLS};
 use crate::partition::{Cursor, Partition};
 use crate::poison::ignore_poison;
@@ -58,7 +59,7 @@ crate::options! {
         /// decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
         /// the list, from 0), as in `"{host}/{path}"`. Two objects with one name are a failure.
         name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
-            group: SERVICES;
+            binds: true, group: SERVICES;
         /// Maximum number of connections to one host.
         per_host: usize = 6, "Connections to one host, at most.", metavar: Some("N"), group: URLS;
         /// Maximum number of requests per second to one host.
@@ -149,10 +150,7 @@ impl Urls {
 impl Source for Urls {
     fn identity(&self) -> String {
         let mut identity = format!("urls:{}", self.0.list.identity());
-        let name = &self.0.options.name;
-        if *name != UrlsOptions::default().name {
-            identity.push_str(&format!(" name={}", name.escape_default().to_string().replace(' ', "\\ ")));
-        }
+        identity.push_str(&self.0.options.identity());
         identity
     }
 
