@@ -80,6 +80,15 @@ def test_files_have_about_the_size_given(tmp_path: Path, service: Service) -> No
     assert [file.name for file in files] == [f"objects-{number:06}.parquet" for number in range(len(files))]
 
 
+def test_row_groups_have_about_the_number_of_rows_given(tmp_path: Path, service: Service) -> None:
+    package.copy(service(synthetic="20000:100").url, package.parquet(tmp_path / "out", group_rows=1_000))
+    check_synthetic(tmp_path / "out", 20_000)
+    with duckdb.connect() as connection:
+        groups = f"select max(row_group_num_rows) from parquet_metadata('{tmp_path}/out/*.parquet')"
+        ((largest,),) = connection.sql(groups).fetchall()
+    assert 100 < largest < 3_000
+
+
 def killed(shoal: Command, service: Service, count: int, kills: int, seed: int) -> None:
     """Kills runs at random moments after a commit, until one ends; no row may be missing or doubled."""
     url, out = service(synthetic=f"{count}:{SIZE}").url, shoal.directory / "out"

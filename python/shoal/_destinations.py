@@ -20,6 +20,7 @@ def parquet(
     # scripts/signatures.py writes these lines.
     shard_size: Size = "128MiB",
     shard_age: float = 300.0,
+    group_rows: int = 100_000,
     # End.
 ) -> Parquet:
     """Describes a directory of Parquet files, for use as the destination of `shoal.copy` and the others.
@@ -30,6 +31,7 @@ def parquet(
         directory: The directory, created if it does not exist.
         shard_size: About how many bytes a file has, as a number or text such as `"128MiB"`.
         shard_age: Seconds after which a file is finished although it is smaller.
+        group_rows: Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
 
     Returns:
         A destination.

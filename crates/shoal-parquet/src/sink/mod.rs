@@ -72,10 +72,10 @@ shoal_engine::options! {
         /// Seconds after which a file is finished although it is smaller.
         shard_age: Duration = Duration::from_secs(300), "Finish such a file after this long.",
             metavar: Some("SECONDS"), group: DESTINATION;
+        /// Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
+        group_rows: usize = 100_000, "Rows of a row group, at most.", metavar: Some("N"), group: DESTINATION;
     }
     and {
-        /// Rows of a row group, at most about.
-        group_rows: usize = 100_000;
         /// How often files are synced, and what is in them committed.
         commit_every: Duration = Duration::from_secs(1);
     }
