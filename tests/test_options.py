@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import pytest
 
+import command_reference
 import shoal as package
+import signatures
 from shoal import _api, _destinations, _generate, _options, _read, _save, _shoal, _sources, _status, _unzip
 from shoal._options import SOURCES
+from shoal.cli import _options as cli_options
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
 from shoal.cli.read import command as read_command
@@ -403,3 +406,21 @@ def test_two_ways_to_resume_exclude_each_other(shoal: Command) -> None:
 def test_items_that_are_given_once_can_be_saved_anew_or_gone_on_with_only(resume: Any, tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="resume"):
         package.save([("a", b"1")], tmp_path / "out", resume=resume)
+
+
+def test_an_option_that_is_added_to_a_table_is_in_the_signature_the_documents_the_flags_and_their_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What `options!` makes of it, its identity too, is in the example of that macro."""
+    added = {**_options.tables()["list_get"][0], "name": "colour", "flag": "colour", "default": "red"}
+    added |= {"help": "What colour.", "text": "The colour of the names.", "metavar": "NAME"}
+    tables = {**_options.tables(), "list_get": [*_options.tables()["list_get"], added]}
+    monkeypatch.setattr(signatures, "tables", lambda: tables)
+    monkeypatch.setattr(_options, "tables", lambda: tables)
+    written = signatures.rewritten("list_get", Path(_sources.__file__).read_text())
+    assert '    colour: str = "red",\n    # End.\n) -> ListGet:' in written
+    assert "\n        colour: The colour of the names.\n" in written
+    command = click.Command("copy", params=copy_command.params[:0])
+    cli_options.options_of(package.copy, "list_get")(command)
+    page = command_reference.options(click.Context(command))
+    assert "| `--colour` `NAME` | What colour. [default: red] |" in "\n".join(page)

@@ -9,8 +9,8 @@ import os
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import Path, Size, given
-from shoal._source_types import Destination, DestinationForm, Parquet
+from shoal._options import DESTINATIONS, Path, Size, given
+from shoal._source_types import Described, Destination, DestinationForm, Parquet
 from shoal._value import Value
 
 
@@ -89,9 +89,9 @@ def destination_form(destination: Destination) -> DestinationForm:
     Raises:
         ConfigError: It is not a destination.
     """
-    if isinstance(destination, Parquet):
-        return destination.what, destination.options
     given_one: object = destination  # typed callers pass nothing else; others get an error
+    if isinstance(given_one, Described) and given_one.function in DESTINATIONS:
+        return str(given_one.what), given_one.options
     text = os.fspath(given_one) if isinstance(given_one, str | os.PathLike) else given_one
     if not isinstance(text, str):
         raise ConfigError(f"`destination` must be a path or shoal.parquet(…), got {destination!r}")

@@ -92,9 +92,9 @@ def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
     return value
 
 
-# The functions that describe a source, and all that describe something.
-SOURCES = ("list_get", "urls", "files", "archives")
-DESCRIBED = (*SOURCES, "parquet")
+# The functions that describe a source, those that describe a destination, and both.
+SOURCES, DESTINATIONS = map(tuple, _shoal.functions())
+DESCRIBED = SOURCES + DESTINATIONS
 F = TypeVar("F", bound=Callable[..., object])
 # Arguments that are elsewhere now, and what takes their place.
 MOVED = {

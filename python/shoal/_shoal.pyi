@@ -32,8 +32,10 @@ __all__ = [
     "append_records",
     "checked",
     "copy",
+    "destination_function",
     "each_failure",
     "escape",
+    "functions",
     "is_array",
     "kinds",
     "options",
@@ -89,8 +91,14 @@ def options() -> dict[str, list[Option]]:
 def checked(table: str, given: dict[str, Any]) -> dict[str, Any]:
     """Returns all options of a table with valid values; those that are not given have their defaults."""
 
+def functions() -> tuple[list[str], list[str]]:
+    """Returns the names of the functions that describe a source, and of those that describe a destination."""
+
 def source_function(text: str) -> str:
     """Returns the name of the function that describes such a source; empty if it has no options."""
+
+def destination_function(text: str) -> str:
+    """Returns the name of the function that describes such a destination; empty if it has no options."""
 
 def parse_size(value: Size, option: str) -> int:
     """Returns a size in bytes: of a number, or of text such as `"256MiB"`, `"10M"` (both binary) or `"1.5 GB"`."""

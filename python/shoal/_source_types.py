@@ -6,7 +6,7 @@ Not here: those functions (`_sources.py`, `_destinations.py`), the options thems
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from shoal._options import Path, tables
 from shoal._spooled import Spooled
@@ -18,7 +18,7 @@ class Described(Value):
 
     what: str | tuple[str, ...] | Spooled
     options: dict[str, Any]
-    function: ClassVar[str]
+    function: str = ""  # the function of the package that describes it, whose name its table of options has
 
     def __getattr__(self, name: str) -> Any:
         """Returns an option.

@@ -50,7 +50,7 @@ mod _shoal {
     #[pymodule_export]
     use crate::object::Object;
     #[pymodule_export]
-    use crate::options::{checked, options, size, source_function};
+    use crate::options::{checked, destination_function, functions, options, size, source_function};
     #[pymodule_export]
     use crate::placer::Placer;
     #[pymodule_export]

@@ -17,7 +17,7 @@ use shoal_engine::sink::digest::Checksum;
 use shoal_engine::{Error, Kind, Part, TransferOptions};
 
 use crate::errors::{OnError, run_error};
-use crate::registry::{SINKS, SOURCES, source_named};
+use crate::registry::{SINKS, SOURCES, sink_named, source_named};
 
 shoal_engine::words! {
     /// In which order objects arrive.
@@ -308,8 +308,22 @@ pub fn checked<'py>(py: Python<'py>, table: &str, given: &Bound<'py, PyDict>) ->
     }
 }
 
+/// Returns the names of the functions that describe a source, and of those that describe a destination.
+#[pyfunction]
+pub fn functions() -> (Vec<&'static str>, Vec<&'static str>) {
+    let named = |name: &&str| !name.is_empty();
+    let sources = SOURCES.iter().map(|kind| kind.function).filter(named);
+    (sources.collect(), SINKS.iter().map(|kind| kind.function).filter(named).collect())
+}
+
 /// Returns the name of the function that describes such a source; empty if it has no options.
 #[pyfunction]
 pub fn source_function(py: Python<'_>, text: OsString) -> PyResult<&'static str> {
     source_named(&text).map(|kind| kind.function).map_err(|error| run_error(py, &error))
+}
+
+/// Returns the name of the function that describes such a destination; empty if it has no options.
+#[pyfunction]
+pub fn destination_function(py: Python<'_>, text: OsString) -> PyResult<&'static str> {
+    sink_named(&text).map(|kind| kind.function).map_err(|error| run_error(py, &error))
 }

@@ -10,19 +10,17 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from shoal import _destinations, _options, _shoal, _sources
-from shoal._options import SOURCES
-from shoal._options import Option as Described
+from shoal._options import DESTINATIONS, SOURCES
+from shoal._options import Option as Row
 from shoal.cli._flags import RESUME_FLAGS
+from shoal._source_types import Described
 from shoal.cli._groups import ERRORS, OUTPUT, SOURCE, SPEED, Option, Usage
-
-if TYPE_CHECKING:
-    from shoal._source_types import Parquet, Source
 
 F = TypeVar("F", bound=Callable[..., Any])
 Flag = Callable[[F], F]
@@ -80,7 +78,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def _click_option(option: Described) -> dict[str, Any]:
+def _click_option(option: Row) -> dict[str, Any]:
     """Returns click's arguments for the flag of an option. Click does not know its default: it is only shown."""
     default = DEFAULTS.get(option["name"], option["default"])
     flag = f"--{option['flag']}"
@@ -217,7 +215,7 @@ def some(*wanted: str) -> Flag[Any]:
     return _apply([_flag(found[name]) for name in wanted])
 
 
-def _flag(option: Described, help_text: str | None = None) -> Flag[Any]:
+def _flag(option: Row, help_text: str | None = None) -> Flag[Any]:
     told = _click_option(option)
     return click.option(*told.pop("param_decls"), cls=Option, **told | ({"help": help_text} if help_text else {}))
 
@@ -263,7 +261,7 @@ def _taken(options: dict[str, Any], *parts: str) -> dict[str, Any]:
     return {name: options.pop(name) for name in _options.names(*parts) if name in options}
 
 
-def source_of(text: str, options: dict[str, Any], is_list: bool = False) -> tuple[Source, list[str]]:
+def source_of(text: str, options: dict[str, Any], is_list: bool = False) -> tuple[str | Described, list[str]]:
     """Takes the options of sources out of `options`.
 
     Args:
@@ -274,20 +272,25 @@ def source_of(text: str, options: dict[str, Any], is_list: bool = False) -> tupl
     Returns:
         The source that the text describes, and the options that mean nothing for it.
     """
-    function = "urls" if is_list else _shoal.source_function(text)
-    own = _taken(options, function) if function else {}
-    unused = sorted(_taken(options, *SOURCES))
-    source = getattr(_sources, function)(text, **own) if function else text
-    return source, unused
+    return _described("urls" if is_list else _shoal.source_function(text), text, options, SOURCES)
 
 
-def destination_of(text: str, options: dict[str, Any]) -> tuple[str | Parquet, list[str]]:
+def destination_of(text: str, options: dict[str, Any]) -> tuple[str | Described, list[str]]:
     """Takes the options of destinations out of `options`.
 
     Returns:
         The destination that the text describes, and the options that mean nothing for it.
     """
-    own = _taken(options, "parquet")
-    if not text.startswith("parquet:"):
-        return text, sorted(own)
-    return _destinations.parquet(text.removeprefix("parquet:"), **own), []
+    return _described(_shoal.destination_function(text), text, options, DESTINATIONS)
+
+
+def _described(
+    function: str, text: str, options: dict[str, Any], functions: Sequence[str]
+) -> tuple[str | Described, list[str]]:
+    own = _taken(options, function) if function else {}
+    unused = sorted(_taken(options, *functions))
+    if not function:
+        return text, unused
+    if describe := getattr(_sources, function, None):
+        return describe(text, **own), unused
+    return Described(what=text, options=_shoal.checked(function, own), function=function), unused

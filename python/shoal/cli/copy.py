@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import shoal
-from shoal._options import SOURCES
+from shoal._options import DESCRIBED
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
 from shoal.cli._groups import ARCHIVES, SERVICES, URLS, Command, Usage
@@ -39,7 +39,7 @@ Examples:
 @click.argument("destination", metavar="DST", type=click.Path())
 @click.argument("more", metavar="", nargs=-1, type=click.Path())
 @_options.urls_option
-@_options.options_of(shoal.copy, *SOURCES, "parquet")
+@_options.options_of(shoal.copy, *DESCRIBED)
 @_options.output_options
 def command(
     source: str,
