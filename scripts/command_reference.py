@@ -55,7 +55,7 @@ def options(ctx: click.Context) -> Iterator[str]:
         if isinstance(param, click.Option) and record is not None:
             row = f"| {flags(param, record[0])} | {escaped(' '.join(record[1].split()))} |"
             groups.setdefault(getattr(param, "group", "Options"), []).append(row)
-    for group in (*GROUPS, "Options"):
+    for group in dict.fromkeys([*GROUPS, *groups]):
         rows = groups.get(group, [])
         if any("`--help`" not in row for row in rows):
             yield "\n".join([f"| {group} | |", "|---|---|", *rows])

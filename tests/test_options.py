@@ -413,7 +413,7 @@ def test_an_option_that_is_added_to_a_table_is_in_the_signature_the_documents_th
 ) -> None:
     """What `options!` makes of it, its identity too, is in the example of that macro."""
     added = {**_options.tables()["list_get"][0], "name": "colour", "flag": "colour", "default": "red"}
-    added |= {"help": "What colour.", "text": "The colour of the names.", "metavar": "NAME"}
+    added |= {"help": "What colour.", "text": "The colour of the names.", "metavar": "NAME", "group": "Other"}
     tables = {**_options.tables(), "list_get": [*_options.tables()["list_get"], added]}
     monkeypatch.setattr(signatures, "tables", lambda: tables)
     monkeypatch.setattr(_options, "tables", lambda: tables)
@@ -422,5 +422,5 @@ def test_an_option_that_is_added_to_a_table_is_in_the_signature_the_documents_th
     assert "\n        colour: The colour of the names.\n" in written
     command = click.Command("copy", params=copy_command.params[:0])
     cli_options.options_of(package.copy, "list_get")(command)
-    page = command_reference.options(click.Context(command))
-    assert "| `--colour` `NAME` | What colour. [default: red] |" in "\n".join(page)
+    page = "\n".join(command_reference.options(click.Context(command)))
+    assert "| Other | |\n|---|---|\n| `--colour` `NAME` | What colour. [default: red] |" in page

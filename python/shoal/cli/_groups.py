@@ -98,7 +98,7 @@ class Command(click.Command):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups.setdefault(getattr(param, "group", OUTPUT), []).append(record)
-        for group in GROUPS:
+        for group in dict.fromkeys([*GROUPS, *groups]):  # those that are not known here last
             if group in groups and group not in self._later:
                 with formatter.section(group):
                     formatter.write_dl([(flag.ljust(FIRST_COLUMN), text) for flag, text in groups[group]])
