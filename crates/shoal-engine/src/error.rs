@@ -152,7 +152,7 @@ struct Inner {
     tries: Option<(u32, Duration)>,
     errno: Option<i32>,
     behind_host: bool,
-    silence: Option<Duration>,
+    behind_away: bool,
 }
 
 impl Error {
@@ -169,7 +169,7 @@ impl Error {
             tries: None,
             errno: None,
             behind_host: false,
-            silence: None,
+            behind_away: false,
         }))
     }
 
@@ -180,10 +180,10 @@ impl Error {
         self
     }
 
-    /// The same, and what is behind it has never answered, for so long.
+    /// The same, and what is behind it stays away.
     #[must_use]
-    pub(crate) fn silent_behind_host(mut self, silence: Duration) -> Error {
-        self.0.silence = Some(silence);
+    pub(crate) fn behind_away(mut self) -> Error {
+        self.0.behind_away = true;
         self.behind_host()
     }
 
@@ -191,9 +191,8 @@ impl Error {
         self.0.behind_host
     }
 
-    /// For how long what is behind the host has not answered, if it never did.
-    pub(crate) fn silence_behind(&self) -> Option<Duration> {
-        self.0.silence
+    pub(crate) fn is_behind_away(&self) -> bool {
+        self.0.behind_away
     }
 
     /// Names the object, path or address it happened on (already escaped); kept if one is named before.

@@ -55,6 +55,7 @@ pub mod engine;
 pub mod error;
 mod findings;
 pub mod fs;
+mod hosts;
 pub mod http;
 pub mod journal;
 mod key;

@@ -430,12 +430,12 @@ impl Committer {
 
     /// Objects whose later try has come become partitions of their own.
     fn hand_out_due(&mut self) -> Result<()> {
-        let many = self.shared.retry.is_of_many();
+        let many = self.shared.hosts.are_many();
         if self.keeper.journal().deferred() == 0 {
             self.end_retries();
             return Ok(());
         }
-        if self.shared.retry.is_gated() && !many {
+        if self.shared.hosts.any_gated() && !many {
             return Ok(());
         }
         let (ahead, most) = if many { (AGAIN_AHEAD_OF_MANY, AGAIN_MAX_OF_MANY) } else { (AGAIN_AHEAD, AGAIN_MAX) };

@@ -216,7 +216,7 @@ impl Pages<'_> {
             };
             match next {
                 Ok(partition) => {
-                    self.shared.retry.listed();
+                    self.shared.hosts.listed();
                     return Ok(partition);
                 }
                 Err(error) if error.class() == Class::Retry => {
@@ -224,7 +224,7 @@ impl Pages<'_> {
                         since = Instant::now();
                     }
                     tries += 1;
-                    let Some(wait) = self.shared.retry.listing_wait(&error, tries, since.elapsed()) else {
+                    let Some(wait) = self.shared.hosts.listing_wait(&error, tries, since.elapsed()) else {
                         return Err(gave_up(&error, tries, since.elapsed()));
                     };
                     self.shared.listing_retries.fetch_add(1, Relaxed);

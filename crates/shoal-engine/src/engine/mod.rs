@@ -32,7 +32,6 @@ mod progress;
 mod queue;
 mod rate;
 mod ready;
-mod retry;
 mod run;
 mod shared;
 mod threads;

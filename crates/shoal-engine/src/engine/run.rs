@@ -16,9 +16,10 @@ use super::lease::Keeper;
 use super::progress::Counters;
 use super::shared::Shared;
 use super::threads::{TICK, Threads, progress};
-use super::{budget, cancel, filter, learnt, queue, rate, retry};
+use super::{budget, cancel, filter, learnt, queue, rate};
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
+use crate::hosts::{Hosts, Rules};
 use crate::journal::{Credited, Journal, Standing};
 use crate::options::{Resume, TransferOptions, Workers};
 use crate::poison::ignore_poison;
@@ -114,11 +115,8 @@ impl Run {
             writing,
             reads_once: fetching.once,
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
-            retry: match fetching.many_hosts {
-                true => retry::Retry::new("the server", options.max_retries, options.retry_timeout).of_many(),
-                false => retry::Retry::new("the server", options.max_retries, options.retry_timeout),
-            },
-            sink_retry: retry::Retry::new("the destination", options.max_retries, options.retry_timeout),
+            hosts: Hosts::new("the server", rules(&options, fetching.many_hosts)),
+            destination: Hosts::new("the destination", rules(&options, false)),
             writes_waiting: AtomicUsize::new(0),
             cancel: cancel::Cancel::default(),
             budget: budget::Budget::new(options.memory),
@@ -225,6 +223,10 @@ impl Run {
     }
 }
 
+fn rules(options: &TransferOptions, many: bool) -> Rules {
+    Rules { max_retries: options.max_retries, timeout: options.retry_timeout, many }
+}
+
 /// Has the sink remove what was withdrawn, as much at a time as it likes.
 fn mend(journal: &mut Journal, sink: &dyn Sink, stop: &mut dyn FnMut() -> bool) -> Result<()> {
     loop {
@@ -281,7 +283,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Sta
         unchanged: sums.unchanged,
         durability: started.durability.clone(),
         publish: started.publish.clone(),
-        paused: shared.retry.paused_total() + shared.sink_retry.paused_total(),
+        paused: shared.hosts.paused_total() + shared.destination.paused_total(),
         failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
         notes: std::mem::take(&mut *ignore_poison(shared.notes.lock())),
         ..Report::default()

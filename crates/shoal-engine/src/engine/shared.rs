@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 use super::frontier::Frontier;
 use super::message::Message;
 use super::progress::Counters;
-use super::{budget, cancel, doubles, filter, lane_partition, learnt, queue, rate, retry};
+use super::{budget, cancel, doubles, filter, lane_partition, learnt, queue, rate};
 use crate::error::{Error, Kind, Side};
 use crate::findings::Findings;
+use crate::hosts::Hosts;
 use crate::options::{Pass, TransferOptions, Workers};
 use crate::part::Seen;
 use crate::poison::ignore_poison;
@@ -35,10 +36,10 @@ pub(crate) struct Shared {
     pub pass: Pass,
     pub queue: queue::Queue,
     pub frontier: Mutex<Frontier>,
-    /// Of the source's hosts.
-    pub retry: retry::Retry,
-    /// Of the destination.
-    pub sink_retry: retry::Retry,
+    /// Those of the source.
+    pub hosts: Hosts,
+    /// The destination, as a host.
+    pub destination: Hosts,
     /// Writes that wait for another try, over all lanes.
     pub writes_waiting: AtomicUsize,
     pub cancel: cancel::Cancel,
@@ -94,7 +95,7 @@ impl Shared {
     /// The listing has ended.
     pub fn listed_all(&self) {
         self.queue.listed_all();
-        self.retry.listed_all();
+        self.hosts.listed_all();
     }
 
     pub fn note(&self, text: &str) {
@@ -135,10 +136,10 @@ impl Shared {
         Some(Duration::from_millis(due.saturating_sub(lane_partition::now_ms())))
     }
 
-    pub fn retry_of(&self, side: Side) -> &retry::Retry {
+    pub fn hosts_of(&self, side: Side) -> &Hosts {
         match side {
-            Side::Source => &self.retry,
-            Side::Sink => &self.sink_retry,
+            Side::Source => &self.hosts,
+            Side::Sink => &self.destination,
         }
     }
 

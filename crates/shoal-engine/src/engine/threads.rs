@@ -116,18 +116,15 @@ impl Threads {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            for retry in [&shared.retry, &shared.sink_retry] {
-                retry.end_cool_downs(Instant::now());
-                if let Some(error) = retry.unreachable(Instant::now()) {
-                    shared.cancel.fail(error);
-                }
+            for hosts in [&shared.hosts, &shared.destination] {
+                hosts.tick().into_iter().for_each(|error| shared.cancel.fail(error));
             }
             let sums = shared.counters.sums();
             let now = Instant::now();
             // Of many hosts, one that is slow or away says nothing of the others.
-            let (throttled, silent) = match shared.retry.is_of_many() {
+            let (throttled, silent) = match shared.hosts.are_many() {
                 true => (0, 0),
-                false => (shared.retry.throttled(), shared.retry.silent() + shared.findings.late_connections()),
+                false => (shared.hosts.throttled(), shared.hosts.silent() + shared.findings.late_connections()),
             };
             let sample = Sample {
                 now,
@@ -136,9 +133,9 @@ impl Threads {
                 settled: sums.written + sums.skipped + sums.failed,
                 beats: sums.beats,
                 in_flight: sums.in_flight as usize,
-                throttled: throttled + shared.sink_retry.throttled(),
-                late: silent + shared.sink_retry.silent(),
-                slow: if shared.retry.is_of_many() { 0 } else { shared.findings.slow_connections() },
+                throttled: throttled + shared.destination.throttled(),
+                late: silent + shared.destination.silent(),
+                slow: if shared.hosts.are_many() { 0 } else { shared.findings.slow_connections() },
                 out_of_files: shared.out_of_files.load(Relaxed),
                 depth: shared.findings.depth(),
                 paused: is_paused(shared),
@@ -176,7 +173,7 @@ impl Threads {
 
 /// Whether nothing can be fetched, or written, for the time being. Of many hosts, some other can still be asked.
 fn is_paused(shared: &Shared) -> bool {
-    shared.retry.is_gated() && !shared.retry.is_of_many() || shared.sink_retry.is_gated()
+    shared.hosts.any_gated() && !shared.hosts.are_many() || shared.destination.any_gated()
 }
 
 /// Time in which threads of this process had a processor, all together.

@@ -82,9 +82,13 @@ impl Attempts {
     async fn attempt(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let began = Instant::now();
         let stream = TcpStream::connect(address).await?;
-        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.shortest.fetch_min(took, Relaxed);
+        self.connected(began.elapsed());
         Ok(stream)
+    }
+
+    /// A connection was made, after so long.
+    pub(crate) fn connected(&self, took: Duration) {
+        self.shortest.fetch_min(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// How long to wait for the first attempt: so many times the shortest time, and at least so long.

@@ -8,11 +8,11 @@ use super::pipeline_policy::{Pipeline, PipelinePolicy};
 use super::redirect::AllowedHost;
 use super::remarks::Remarks;
 use super::request_id;
-use super::silent_hosts::SilentHosts;
 use super::tls::Tls;
 use super::url::{Address, Secret};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
+use crate::hosts::Targets;
 use crate::option::valid_field;
 
 /// What all connections to one service share.
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
     /// How connections to one of its addresses are attempted.
-    pub attempts: Attempts,
+    pub attempts: Arc<Attempts>,
     /// Which certificates are trusted.
     pub tls: Arc<Tls>,
     /// The address came from a server (a redirect), not from the user.
@@ -41,8 +41,8 @@ pub(crate) struct Client {
     pub allowed: Vec<AllowedHost>,
     /// Whether requests are pipelined.
     pub pipelining: PipelinePolicy,
-    /// Which of the other hosts do not answer; `None`: each is asked every time.
-    pub silent_hosts: Option<Arc<SilentHosts>>,
+    /// What is known of the hosts to which redirects lead; `None`: each is asked every time.
+    pub targets: Option<Arc<Targets>>,
     /// What the report must say about the answers.
     pub remarks: Arc<Remarks>,
 }
@@ -79,13 +79,13 @@ impl Client {
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
             // The other host may be farther away: what is known about this one does not apply.
-            attempts: Attempts::default(),
+            attempts: Arc::default(),
             tls: self.tls.clone(),
             received: !self.address.is_same_origin(&address),
             is_other_host: true,
             allowed: Vec::new(),
             pipelining: PipelinePolicy::new(Pipeline::Off),
-            silent_hosts: None,
+            targets: None,
             remarks: self.remarks.clone(),
             address,
         }

@@ -11,7 +11,6 @@
 //! | `request.rs`, `idle_connections.rs` | one request with its redirects; the connections kept for the next request |
 //! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
 //! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
-//! | `silent_hosts.rs` | which hosts behind redirects do not answer |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
 //! | `options.rs` | what users set |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
@@ -50,7 +49,6 @@ mod request_id;
 mod respond;
 mod resume;
 mod samples;
-mod silent_hosts;
 mod stream;
 mod stream_body;
 mod tls;
@@ -70,7 +68,6 @@ pub(crate) use redirect::AllowedHost;
 pub(crate) use remarks::Remarks;
 pub(crate) use request::send;
 pub(crate) use request_handler::{Next, Plan, RequestHandler};
-pub(crate) use silent_hosts::SilentHosts;
 pub(crate) use tls::Tls;
 pub(crate) use unproven::{Doubt, Passed};
 pub use url::without_password;

@@ -2,7 +2,7 @@
 //! (`redirect.rs`), which request is sent and what becomes of the answer (`client_loop.rs`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::client::Client;
 use super::connection::Connection;
@@ -87,9 +87,8 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
                 send_once(client, connections, idle, clock.clone(), extra, write).await?
             }
             Some(other) => {
-                let (silent, origin) = (client.silent_hosts.as_ref(), other.address.origin());
-                let (began, takes) = (Instant::now(), other.connect_timeout + other.timeout);
-                silent.map_or(Ok(()), |silent| silent.may_ask(&origin, began, takes))?;
+                let (targets, origin) = (client.targets.as_ref(), other.address.origin());
+                let probe = targets.map_or(Ok(false), |targets| targets.ask(&origin))?;
                 let idle = connections.take_other_host(other);
                 let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
                 // A failure of an object names the object, so the other host must be named here.
@@ -97,13 +96,10 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
                     true => error.suffix(&format!(", at \"{}\" where a redirect leads", other.address.shown())),
                     false => error,
                 });
-                let (mut open, head) = match (asked, silent) {
-                    (Err(error), Some(silent)) => return Err(silent.failed(&origin, error, began, Instant::now())),
-                    (asked, _) => asked?,
+                let (mut open, head) = match targets {
+                    Some(targets) => targets.answered(&origin, probe, asked)?,
+                    None => asked?,
                 };
-                if let Some(silent) = silent {
-                    silent.answered(&origin);
-                }
                 open.other_host = Some(other.clone());
                 (open, head)
             }

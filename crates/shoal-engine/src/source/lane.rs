@@ -74,8 +74,6 @@ pub enum Hangs {
     },
     /// Nothing arrives from another host, to which its host has redirected the request.
     Behind,
-    /// It arrives, but very slowly.
-    Slow,
 }
 
 /// An object that was written. If the source finds out later that its bytes are wrong, it withdraws the object
@@ -198,9 +196,14 @@ pub trait Lane {
     fn hangs(&self, job: JobId, why: Hangs) {
         let _ = (job, why);
     }
-    /// Something of the answer to a job that hangs in silence has arrived: its host is there.
+    /// Something of the answer to a job that hangs has arrived, or a redirect: its host is there.
     fn arrives(&self, job: JobId) {
         let _ = job;
+    }
+    /// Whether a host of many has answered, well or badly.
+    fn has_answered(&self, host: HostId) -> bool {
+        let _ = host;
+        true
     }
     /// Returns a job that was not fetched through no fault of its own. This does not count as an attempt.
     fn requeued(&self, job: Job);

@@ -1,5 +1,5 @@
 //! What a lane knows of many hosts: which of them take no request now, and so which partition it opens next, and which it
-//! has parked. Not here: which object it takes next (`take.rs`), when a host is paused or stays away (`retry/`).
+//! has parked. Not here: which object it takes next (`take.rs`), when a host is paused or stays away (`hosts/`).
 
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::super::lane_partition::LanePartition;
 use super::super::queue::{Dequeued, Taker};
-use super::super::retry::HostState;
 use super::LaneState;
 use crate::error::HostId;
+use crate::hosts::Gate;
 
 /// Objects of a host without room that a lane has parked before it opens no more of them: work until the next one is open.
 const BLOCKED_MAX: u32 = 50;
@@ -17,27 +17,22 @@ const BLOCKED_MAX: u32 = 50;
 const PARKED_MAX: u64 = 200_000;
 /// … where a partition counts as so many more.
 const PARTITION_COST: u64 = 20;
-/// A lane that takes this many objects in a tick is busy …
+/// A lane that takes this many objects in a tick is busy. To let one fail costs more processor time than fetching a small
+/// one, so objects of hosts that stay away wait until it is not.
 const BUSY: u32 = 64;
-/// … and then fails about this many objects of hosts that stay away in so many ticks. Each takes more processor time than
-/// fetching a small one, so those of other hosts go first.
-const AWAY: u32 = 100;
-const AWAY_TICKS: u64 = 5;
 
 #[derive(Default)]
 pub(super) struct ManyHosts {
     /// Those that took no request since the last tick. They are asked again after the next, not for every object.
-    gated: RefCell<HashMap<HostId, HostState>>,
+    gated: RefCell<HashMap<HostId, Gate>>,
     /// Slots from which nothing is taken now, by their host.
     parked: RefCell<HashMap<HostId, Vec<u32>>>,
     /// Objects in them, as `PARKED_MAX` counts.
     parked_objects: Cell<u64>,
-    /// Objects of hosts that stay away which may fail before the next tick.
-    away_left: Cell<u32>,
     /// Objects taken since the last tick.
     taken: Cell<u32>,
-    /// Ticks so far.
-    ticks: Cell<u64>,
+    /// The lane was busy until the last tick.
+    is_busy: Cell<bool>,
     /// See `waiting_first()`.
     waiting_first: Cell<bool>,
 }
@@ -45,12 +40,9 @@ pub(super) struct ManyHosts {
 impl ManyHosts {
     /// The clock of the lane has ticked.
     pub fn tick(&self) {
-        self.ticks.set(self.ticks.get() + 1);
         self.waiting_first.set(true);
         self.gated.borrow_mut().clear();
-        let is_busy = self.taken.replace(0) >= BUSY;
-        let in_turn = if self.ticks.get().is_multiple_of(AWAY_TICKS) { AWAY } else { 0 };
-        self.away_left.set(if is_busy { in_turn } else { u32::MAX });
+        self.is_busy.set(self.taken.replace(0) >= BUSY);
     }
 
     /// Whether objects that wait go before fresh ones, also while some host is gated: after each tick, until none can go.
@@ -80,10 +72,6 @@ impl ManyHosts {
             self.parked_objects.set(self.parked_objects.get() - cost(slot));
         }
     }
-
-    fn fails(&self, objects: u32) {
-        self.away_left.set(self.away_left.get().saturating_sub(objects));
-    }
 }
 
 impl LaneState {
@@ -92,19 +80,13 @@ impl LaneState {
         let is_idle = self.is_idle();
         let slots = self.slots.borrow();
         let own = LazyCell::new(|| slots.iter().flatten().map(|slot| Arc::as_ptr(&slot.open)).collect::<HashSet<_>>());
-        let next = self.shared.queue.take(&Taker {
+        self.shared.queue.take(&Taker {
             is_idle,
             // What it has may wait for slow hosts, while a lane that is no longer needed has objects of others.
-            shares: is_idle || self.shared.retry.is_of_many() && self.untaken() == 0,
+            shares: is_idle || self.shared.hosts.are_many() && self.untaken() == 0,
             passes_over: &|host| self.passes_over(host),
             has: &|open| own.contains(&Arc::as_ptr(open)),
-        });
-        if let Dequeued::Partition(open) = &next
-            && open.host.is_some_and(|host| self.host_state(host) == HostState::Away)
-        {
-            self.many.fails(open.untaken());
-        }
-        next
+        })
     }
 
     /// Whether a partition of this host is not opened now: it is paused, or has no room and enough to go on with here, or stays
@@ -114,33 +96,33 @@ impl LaneState {
         let slots = self.slots.borrow();
         let waiting = parked.get(&host).into_iter().flatten().filter_map(|number| slots[*number as usize].as_ref());
         waiting.map(|slot| slot.open.untaken()).sum::<u32>() >= BLOCKED_MAX
-            || match self.host_state(host) {
-                HostState::Open => self.many.parked_objects.get() >= PARKED_MAX && self.shared.retry.may_be_gated(host),
-                HostState::Closed => true,
-                HostState::Away => self.many.away_left.get() == 0,
+            || match self.look(host) {
+                Gate::Open => false,
+                Gate::Probe => self.many.parked_objects.get() >= PARKED_MAX,
+                Gate::Closed => true,
+                Gate::Away => self.many.is_busy.get(),
             }
     }
 
-    /// What becomes of an object of this host now.
-    pub(super) fn host_state(&self, host: HostId) -> HostState {
-        if !self.shared.retry.may_be_gated(host) {
-            return HostState::Open;
+    /// What may be done with an object of this host now.
+    pub(super) fn look(&self, host: HostId) -> Gate {
+        if self.shared.hosts.is_well(host) {
+            return Gate::Open;
         }
-        if let Some(state) = self.many.gated.borrow().get(&host) {
-            return *state;
+        if let Some(gate) = self.many.gated.borrow().get(&host) {
+            return *gate;
         }
-        let state = self.shared.retry.state(host);
-        if state != HostState::Open {
-            self.many.gated.borrow_mut().insert(host, state);
+        let gate = self.shared.hosts.look(host);
+        if matches!(gate, Gate::Closed | Gate::Away) {
+            self.many.gated.borrow_mut().insert(host, gate);
         }
-        state
+        gate
     }
 
     /// Takes nothing more from a slot, because its host is paused or has no room. If it has never answered, it may take long.
     pub(super) fn park(&self, number: u32, host: HostId) {
         self.take_no_more(number);
-        let retry = &self.shared.retry;
-        let aside = self.host_state(host) == HostState::Closed || retry.is_paused(host) || !retry.has_answered(host);
+        let aside = !self.shared.hosts.is_well(host) || !self.shared.hosts.has_answered(host);
         if let Some(slot) = self.slots.borrow_mut()[number as usize].as_mut() {
             slot.parked = true;
             self.many.parked.borrow_mut().entry(host).or_default().push(number);
@@ -161,24 +143,18 @@ impl LaneState {
         hosts.rotate_left(first);
         let mut unheard = self.room_for_unheard();
         for host in hosts {
-            match self.host_state(host) {
-                HostState::Closed => {}
-                HostState::Open if !self.shared.retry.has_answered(host) => {
+            match self.look(host) {
+                Gate::Closed => {}
+                Gate::Away if self.many.is_busy.get() => {}
+                Gate::Open | Gate::Probe if !self.shared.hosts.has_answered(host) => {
                     if unheard > 0 {
                         unheard -= 1;
-                        self.unpark_one(host);
+                        self.unpark(host);
                     }
                 }
                 // One object asks whether it is back.
-                HostState::Open if self.shared.retry.may_be_gated(host) => self.unpark_one(host),
-                HostState::Open => while self.unpark(host).is_some() {},
-                HostState::Away => {
-                    while self.many.away_left.get() > 0
-                        && let Some(objects) = self.unpark(host)
-                    {
-                        self.many.fails(objects);
-                    }
-                }
+                Gate::Probe => drop(self.unpark(host)),
+                Gate::Open | Gate::Away => while self.unpark(host).is_some() {},
             }
         }
         self.order.borrow().len() > before
@@ -186,13 +162,13 @@ impl LaneState {
 
     /// A connection to this host can take more.
     pub(super) fn unpark_one(&self, host: HostId) {
-        if self.host_state(host) == HostState::Open {
+        if matches!(self.look(host), Gate::Open | Gate::Probe) {
             self.unpark(host);
         }
     }
 
-    /// Takes from a parked slot of this host again. Returns how many objects it has to take.
-    fn unpark(&self, host: HostId) -> Option<u32> {
+    /// Takes from a parked slot of this host again.
+    fn unpark(&self, host: HostId) -> Option<()> {
         let mut parked = self.many.parked.borrow_mut();
         let slots = parked.get_mut(&host)?;
         let number = (!slots.is_empty()).then(|| slots.remove(0));
@@ -205,7 +181,7 @@ impl LaneState {
         self.many.parked_objects.set(self.many.parked_objects.get() - cost(slot));
         self.shared.queue.take_up(&slot.open);
         self.order.borrow_mut().insert(0, number);
-        Some(slot.open.untaken() + slot.given_back.len() as u32)
+        Some(())
     }
 }
 

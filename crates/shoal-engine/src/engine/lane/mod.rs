@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use self::many::ManyHosts;
-use self::probes::Probes;
+use self::probes::Asked;
 use self::take::Asking;
 use self::writes::Writes;
 use super::coarse_clock::coarse_now;
@@ -31,9 +31,9 @@ use super::lane_partition::LanePartition;
 use super::panicked::panicked;
 use super::progress::{LaneCounters, add};
 use super::queue::Dequeued;
-use super::retry::HOLD_MAX;
 use super::shared::Shared;
 use crate::error::{Class, Error, HostId, Kind, Result};
+use crate::hosts::{HOLD_MAX, Places};
 use crate::object::{Fingerprint, ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::sink::{PartitionWriter, Put, Writer};
@@ -68,11 +68,10 @@ pub(crate) struct LaneState {
     /// Given back: to be fetched as soon as their host is open.
     again: RefCell<VecDeque<(u32, u32)>>,
     retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
-    probes: Probes,
+    places: Asked,
     many: ManyHosts,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
-    in_flight: Cell<usize>,
     last_limit: Cell<usize>,
     rate_until: Cell<Option<Instant>>,
     stalled: Cell<Duration>,
@@ -111,10 +110,9 @@ impl LaneState {
             order: RefCell::default(),
             again: RefCell::default(),
             retries: RefCell::default(),
-            probes: Probes::default(),
+            places: RefCell::new(Places::new(shared.hanging_max)),
             many: ManyHosts::default(),
             sink_probe: Cell::new(None),
-            in_flight: Cell::new(0),
             last_limit: Cell::new(0),
             rate_until: Cell::new(None),
             stalled: Cell::new(Duration::ZERO),
@@ -223,10 +221,10 @@ impl LaneState {
                 || has_more
                 || !self.again.borrow().is_empty()
                 || self.rate_until.get().is_some()
-                || self.shared.retry.is_gated()
-                || self.shared.sink_retry.is_gated()
+                || self.shared.hosts.any_gated()
+                || self.shared.destination.any_gated()
                 || self.last_limit.replace(limit) != limit
-                || self.in_flight.get() == 0
+                || self.in_flight() == 0
             {
                 self.jobs.notify_waiters();
             }
@@ -234,14 +232,18 @@ impl LaneState {
                 self.room.notify_waiters();
                 self.jobs.notify_waiters();
             }
-            if self.is_idle() || self.shared.retry.is_of_many() && self.untaken() < self.low_water() {
+            if self.is_idle() || self.shared.hosts.are_many() && self.untaken() < self.low_water() {
                 self.hungry.notify_one();
             }
         }
     }
 
+    fn in_flight(&self) -> usize {
+        self.places.borrow().in_flight()
+    }
+
     fn is_idle(&self) -> bool {
-        self.in_flight.get() == 0 && self.slots.borrow().iter().all(Option::is_none)
+        self.in_flight() == 0 && self.slots.borrow().iter().all(Option::is_none)
     }
 
     /// Objects that this lane can take: not those of a host that takes no request now.
@@ -350,7 +352,7 @@ impl Lane for Handle {
         // One waits even where none may be in flight, to learn of the end.
         let in_flight = self.0.limit().max(1);
         let is_ending = (self.0.untaken() as usize) < in_flight && self.0.shared.queue.is_empty();
-        let is_crowded = self.0.in_flight.get() * 2 >= in_flight;
+        let is_crowded = self.0.in_flight() * 2 >= in_flight;
         Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1), is_crowded, is_ending }
     }
 
@@ -465,9 +467,13 @@ impl Lane for Handle {
         self.0.arrives(job);
     }
 
+    fn has_answered(&self, host: HostId) -> bool {
+        self.0.shared.hosts.has_answered(host)
+    }
+
     fn requeued(&self, job: Job) {
         if self.0.take_probe(job.id()) {
-            self.0.shared.retry.unprobed(job.entry().host);
+            self.0.shared.hosts.unprobed(job.entry().host);
         }
         self.0.requeue(job);
     }

@@ -11,9 +11,9 @@ use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::{LanePartition, failed};
 use super::super::message::{Gone, Message};
 use super::super::progress::{add, sub};
-use super::super::retry::{DESTINATION, HOLD_MAX, HostState, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, Kind, Result, Side};
+use crate::hosts::{DESTINATION, Gate, HOLD_MAX, Verdict};
 use crate::journal::{Settled, Withdrawn};
 use crate::object::Fingerprint;
 use crate::options::Pass;
@@ -24,9 +24,9 @@ use crate::source::{Counted, Job, Later, WHOLE_MAX, Was, Written};
 impl LaneState {
     pub(super) fn settle(&self, job: &Job, outcome: impl FnOnce(&mut LanePartition)) {
         if self.take_sink_probe(job) {
-            self.shared.sink_retry.unprobed(DESTINATION); // it never came to the destination, or failed there for itself
+            self.shared.destination.unprobed(DESTINATION); // it never came to the destination, or failed there for itself
         }
-        self.in_flight.set(self.in_flight.get() - 1);
+        self.places.borrow_mut().ends();
         sub(&self.counters().in_flight, 1);
         self.shared.budget.release(WHOLE_MAX as u64);
         if let Some(slot) = self.slots.borrow_mut()[job.slot as usize].as_mut() {
@@ -73,8 +73,8 @@ impl LaneState {
         let probe = self.take_probe(job.id());
         match result {
             Ok(put) => {
-                self.shared.retry.succeeded(job.entry().host, probe);
-                self.shared.sink_retry.succeeded(DESTINATION, self.take_sink_probe(&job));
+                self.shared.hosts.succeeded(job.entry().host, probe);
+                self.shared.destination.succeeded(DESTINATION, self.take_sink_probe(&job));
                 let is_gone = match self.double(&job, put) {
                     Ok(is_gone) => is_gone,
                     Err(error) => {
@@ -89,7 +89,7 @@ impl LaneState {
             Err(error) => {
                 let is_of_sink = error.side() == Side::Sink;
                 if probe && !is_of_sink {
-                    self.shared.retry.unprobed(job.entry().host);
+                    self.shared.hosts.unprobed(job.entry().host);
                 }
                 self.fail(job, error, probe && is_of_sink);
                 None
@@ -197,7 +197,7 @@ impl LaneState {
 
     pub(super) fn fail(&self, job: Job, error: Error, mut probe: bool) {
         if probe && error.side() == Side::Sink {
-            self.shared.retry.succeeded(job.entry().host, true); // the source has answered
+            self.shared.hosts.succeeded(job.entry().host, true); // the source has answered
             probe = false;
         }
         match error.class() {
@@ -208,7 +208,7 @@ impl LaneState {
             Class::Object => {
                 if probe {
                     // A definite answer about this object: the host is back.
-                    self.shared.retry.succeeded(job.entry().host, true);
+                    self.shared.hosts.succeeded(job.entry().host, true);
                 }
                 if error.kind() == Kind::Vanished && error.side() == Side::Source && self.shared.options.ignore_vanished
                 {
@@ -232,14 +232,14 @@ impl LaneState {
         let probe = probe || error.side() == Side::Sink && self.take_sink_probe(&job);
         // The pause that this very failure may start must not count the try.
         let tried = self.count_try(&job, &error);
-        match self.shared.retry_of(error.side()).failed(&error, tried.0, tried.1, probe) {
+        match self.shared.hosts_of(error.side()).failed(&error, tried.0, tried.1, probe) {
             Verdict::Uncharged => {
                 self.uncount_try(&job, error.side());
                 if error.kind() == Kind::OutOfFiles {
                     self.hold(job, FILES_WAIT);
-                } else if probe && self.shared.retry.state(error.host_id()) == HostState::Away {
+                } else if probe && self.shared.hosts.look(error.host_id()) == Gate::Away {
                     // Given back, it might be the next probe, and the next, and never fail.
-                    self.give_up(job, self.shared.retry.away(error.host_id()), None);
+                    self.give_up(job, self.shared.hosts.away(error.host_id()), None);
                 } else if !probe || !self.defer_hung(&job, &error) {
                     self.requeue(job);
                 }
@@ -284,7 +284,7 @@ impl LaneState {
     }
 
     pub(super) fn count_try(&self, job: &Job, error: &Error) -> (u32, Duration) {
-        let paused = self.shared.retry_of(error.side()).paused(error.host_id());
+        let paused = self.shared.hosts_of(error.side()).paused(error.host_id());
         let mut slots = self.slots.borrow_mut();
         slots[job.slot as usize].as_mut().map_or((1, Duration::ZERO), |slot| {
             let tried = slot.count_try(job.index, error.side(), paused);

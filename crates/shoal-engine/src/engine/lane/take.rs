@@ -8,9 +8,9 @@ use std::time::Instant;
 use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::LanePartition;
 use super::super::progress::add;
-use super::super::retry::{DESTINATION, Gate, HostState, PROBE_MIN, Verdict};
 use super::{FILES_WAIT, LaneState};
 use crate::error::{Class, Error, HostId, Kind, Side};
+use crate::hosts::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use crate::key::ObjectKey;
 use crate::report::Reason;
 use crate::sink::Place;
@@ -43,9 +43,7 @@ impl LaneState {
                     self.sink_probe.set(Some((job.slot, job.index)));
                 }
                 self.asks(&job);
-                self.in_flight.set(self.in_flight.get() + 1);
                 self.many.taken();
-                add(&self.counters().in_flight, 1);
                 if self.untaken() < self.low_water() {
                     self.hungry.notify_one();
                 }
@@ -53,7 +51,7 @@ impl LaneState {
             }
             None => {
                 if gate == Gate::Probe {
-                    self.shared.sink_retry.unprobed(DESTINATION);
+                    self.shared.destination.unprobed(DESTINATION);
                 }
                 self.shared.budget.release(WHOLE_MAX as u64);
                 Take::Wait
@@ -72,13 +70,13 @@ impl LaneState {
     }
 
     fn next_job(&self, asking: &Asking<'_>) -> Option<Job> {
-        let many = self.shared.retry.is_of_many();
+        let many = self.shared.hosts.are_many();
         let fresh = || self.fresh(asking);
         let waiting = || match many {
             true => self.waiting_of_many(asking),
             false => self.due_retry().or_else(|| self.requeued_before()),
         };
-        if !self.shared.retry.is_gated() {
+        if !self.shared.hosts.any_gated() {
             return waiting().or_else(fresh);
         }
         if many && self.many.waiting_first() {
@@ -125,7 +123,7 @@ impl LaneState {
         if at > now {
             return None;
         }
-        let gate = self.shared.retry.gate(self.host(number, index)?, now);
+        let gate = self.shared.hosts.gate(self.host(number, index)?);
         if gate == Gate::Closed {
             return None;
         }
@@ -136,7 +134,7 @@ impl LaneState {
 
     fn requeued_before(&self) -> Option<Job> {
         let (number, index) = *self.again.borrow().front()?;
-        let gate = self.shared.retry.gate(self.host(number, index)?, Instant::now());
+        let gate = self.shared.hosts.gate(self.host(number, index)?);
         if gate == Gate::Closed {
             return None;
         }
@@ -169,7 +167,7 @@ impl LaneState {
             let host = slot.host(index);
             drop(slots);
             if gate == Gate::Probe {
-                self.shared.retry.unprobed(host); // nothing is asked of it
+                self.shared.hosts.unprobed(host); // nothing is asked of it
             }
             self.make_directory(number, index, &name);
             return None;
@@ -190,7 +188,7 @@ impl LaneState {
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
     fn next_of(&self, number: u32, asking: &Asking<'_>) -> Option<Job> {
-        let many = self.shared.retry.is_of_many();
+        let many = self.shared.hosts.are_many();
         loop {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.get_mut(number as usize)?.as_mut()?;
@@ -199,13 +197,12 @@ impl LaneState {
             {
                 return None;
             }
-            let gated = self.shared.retry.is_gated();
-            let is_blocked = |host| match self.host_state(host) {
-                HostState::Open => !(asking.has_room)(host) || self.is_held_up(host),
-                HostState::Closed => true,
-                HostState::Away => false,
+            let is_blocked = |host| match self.look(host) {
+                Gate::Open | Gate::Probe => !(asking.has_room)(host) || self.is_held_up(host),
+                Gate::Closed => true,
+                Gate::Away => false,
             };
-            if !many && gated && slot.open.peek().is_some_and(|index| self.shared.retry.is_closed(slot.host(index))) {
+            if !many && slot.open.peek().is_some_and(|index| self.shared.hosts.look(slot.host(index)) == Gate::Closed) {
                 return None;
             }
             if let Some(host) = slot.open.host.filter(|_| many) {
@@ -215,10 +212,10 @@ impl LaneState {
                     return None;
                 }
                 // A probe with an object that has not failed yet tells most about its host.
-                let fresh_first = slot.open.untaken() > 0 && self.shared.retry.may_be_gated(host);
+                let fresh_first = slot.open.untaken() > 0 && !self.shared.hosts.is_well(host);
                 if !fresh_first && let Some(index) = slot.given_back.pop_front() {
                     drop(slots);
-                    if self.host_state(host) == HostState::Away {
+                    if self.look(host) == Gate::Away {
                         self.fail_waiting(number, index, host);
                         continue;
                     }
@@ -257,9 +254,9 @@ impl LaneState {
                     continue;
                 }
                 Admit::Fetch(name) => {
-                    let gate = if gated { self.shared.retry.gate(entry.host, Instant::now()) } else { Gate::Open };
-                    if gate == Gate::Closed && self.shared.retry.state(entry.host) == HostState::Away {
-                        let error = self.shared.retry.away(entry.host);
+                    let gate = self.shared.hosts.gate(entry.host);
+                    if gate == Gate::Away {
+                        let error = self.shared.hosts.away(entry.host);
                         self.fail_unasked(slot, index, error);
                         self.skip_in_sink(number, index);
                         if slot.is_settled() {
@@ -354,7 +351,7 @@ impl LaneState {
                     return;
                 }
                 Class::Retry => {
-                    let (error, retry) = (error.host(DESTINATION), &self.shared.sink_retry);
+                    let (error, retry) = (error.host(DESTINATION), &self.shared.destination);
                     let paused = retry.paused(DESTINATION);
                     let tried = slot.count_try(index, Side::Sink, paused);
                     let (count, time) = (tried.count, tried.time(paused));

@@ -1,14 +1,14 @@
 //! Objects of many hosts that were given back, or are due for another try: they wait with their slot, leave their partition,
-//! or fail. Not here: when a host is paused or stays away (`retry/`), objects of a source with one host (`take.rs`).
+//! or fail. Not here: when a host is paused or stays away (`hosts/`), objects of a source with one host (`take.rs`).
 
 use std::cmp::Reverse;
 use std::time::Instant;
 
 use super::super::in_flight_partition::Origin;
-use super::super::retry::{Gate, HostState};
 use super::LaneState;
 use super::take::Asking;
 use crate::error::{Error, HostId};
+use crate::hosts::Gate;
 use crate::source::Job;
 
 /// Objects given back that are looked at, to find one of a host that takes a request.
@@ -19,7 +19,7 @@ impl LaneState {
     pub(super) fn wait_again(&self, number: u32, index: u32) {
         let mut slots = self.slots.borrow_mut();
         match slots[number as usize].as_mut() {
-            Some(slot) if slot.open.host.is_some() && self.shared.retry.is_of_many() => {
+            Some(slot) if slot.open.host.is_some() && self.shared.hosts.are_many() => {
                 slot.given_back.push_back(index);
                 let mut order = self.order.borrow_mut();
                 if !slot.parked && !order.contains(&number) {
@@ -38,24 +38,20 @@ impl LaneState {
         for _ in 0..looks {
             let (number, index) = self.again.borrow_mut().pop_front()?;
             let host = self.host(number, index)?;
-            let state = match self.host_state(host) {
-                HostState::Away => self.shared.retry.state(host), // it may be back since the last tick
-                state => state,
+            let look = match self.look(host) {
+                Gate::Away => self.shared.hosts.look(host), // it may be back since the last tick
+                look => look,
             };
-            if state == HostState::Away {
-                self.fail_waiting(number, index, host);
+            let may_ask = matches!(look, Gate::Open | Gate::Probe);
+            let is_asked = may_ask && (asking.has_room)(host) && !self.is_held_up(host);
+            if look != Gate::Away && !is_asked && self.defer_unasked(asking, number, index, true) {
                 continue;
             }
-            let is_asked = state == HostState::Open && (asking.has_room)(host) && !self.is_held_up(host);
-            if !is_asked && self.defer_unasked(asking, number, index, true) {
-                continue;
+            match if is_asked { self.shared.hosts.gate(host) } else { look } {
+                Gate::Away => self.fail_waiting(number, index, host),
+                gate if is_asked && gate != Gate::Closed => return self.job_of_waiting(number, index, gate),
+                _ => self.again.borrow_mut().push_back((number, index)),
             }
-            let gate = if is_asked { self.shared.retry.gate(host, Instant::now()) } else { Gate::Closed };
-            if gate == Gate::Closed {
-                self.again.borrow_mut().push_back((number, index));
-                continue;
-            }
-            return self.job_of_waiting(number, index, gate);
         }
         None
     }
@@ -74,13 +70,12 @@ impl LaneState {
 
     /// An object of a slot of one host that waits, if its host takes a request.
     pub(super) fn again_of(&self, number: u32, index: u32, host: HostId) -> Option<Job> {
-        match self.shared.retry.gate(host, Instant::now()) {
-            Gate::Closed => {
-                self.wait_again(number, index);
-                None
-            }
-            gate => self.job_of_waiting(number, index, gate),
+        match self.shared.hosts.gate(host) {
+            Gate::Away => self.fail_waiting(number, index, host),
+            Gate::Closed => self.wait_again(number, index),
+            gate => return self.job_of_waiting(number, index, gate),
         }
+        None
     }
 
     /// If its host is paused for longer, or has to wait for its turn, an object leaves its partition for a later try, so that
@@ -94,11 +89,11 @@ impl LaneState {
         if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
             return false;
         }
-        let retry = &self.shared.retry;
-        let later = retry.deferral(host, has_room).or_else(|| self.is_held_up(host).then(|| retry.turn(host)));
+        let hosts = &self.shared.hosts;
+        let later = hosts.deferral(host, has_room).or_else(|| self.is_held_up(host).then(|| hosts.turn(host)));
         let Some((error, wait)) = later else { return false };
         slot.waiting -= u32::from(waits);
-        let tried = slot.tried_so_far(index, self.shared.retry.paused(host));
+        let tried = slot.tried_so_far(index, self.shared.hosts.paused(host));
         slot.failed(index, &error, Some(tried), Some(wait));
         drop(slots);
         self.skip_in_sink(number, index);
@@ -112,11 +107,11 @@ impl LaneState {
     /// back, it would be the next one that asks, and it may be the only one that the host does not answer. Returns whether
     /// it did.
     pub(super) fn defer_hung(&self, job: &Job, error: &Error) -> bool {
-        let retry = &self.shared.retry;
-        let Some(wait) = retry.wait_of_others(error.host_id()) else { return false };
+        let hosts = &self.shared.hosts;
+        let Some(wait) = hosts.wait_of_others(error.host_id()) else { return false };
         let tried = match self.slots.borrow_mut()[job.slot as usize].as_mut() {
             Some(slot) if slot.open.host.is_none() && matches!(slot.open.origin, Origin::Listed) => {
-                slot.tried_so_far(job.index, retry.paused(error.host_id()))
+                slot.tried_so_far(job.index, hosts.paused(error.host_id()))
             }
             _ => return false,
         };
@@ -133,7 +128,7 @@ impl LaneState {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return };
         slot.waiting -= 1;
-        self.fail_unasked(slot, index, self.shared.retry.away(host));
+        self.fail_unasked(slot, index, self.shared.hosts.away(host));
         drop(slots);
         self.skip_in_sink(number, index);
         self.close_if_settled(number);

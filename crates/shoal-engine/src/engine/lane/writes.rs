@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::super::progress::add;
-use super::super::retry::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use super::LaneState;
 use super::settle::written;
 use crate::error::{Class, Error, Kind, Side};
+use crate::hosts::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use crate::object::{ObjectMeta, Payload};
 use crate::sink::{Completed, Put};
 use crate::source::{Counted, Job, Later, Was, Written};
@@ -55,7 +55,7 @@ impl LaneState {
     /// The sink has taken an object and tells later what became of it.
     pub(super) fn write_later(&self, job: Job, meta: &ObjectMeta, bytes: u64) -> Option<Written> {
         let (probe, asks) = (self.take_probe(job.id()), self.take_sink_probe(&job));
-        self.shared.retry.succeeded(job.entry().host, probe);
+        self.shared.hosts.succeeded(job.entry().host, probe);
         let write =
             Write { bytes, meta: meta.clone(), payload: None, probe: asks, retried: false, was: pending(), job };
         self.writes.any.set(true);
@@ -67,7 +67,7 @@ impl LaneState {
     /// The sink has failed to write an object; its bytes are tried again.
     pub(super) fn write_again(&self, job: Job, meta: &ObjectMeta, payload: Vec<u8>, error: Error) -> Option<Written> {
         let (probe, asks) = (self.take_probe(job.id()), self.take_sink_probe(&job));
-        self.shared.retry.succeeded(job.entry().host, probe);
+        self.shared.hosts.succeeded(job.entry().host, probe);
         let bytes = payload.len() as u64;
         let (was, payload) = (pending(), Some(payload));
         let write = Write { bytes, meta: meta.clone(), payload, probe: asks, retried: false, was, job };
@@ -92,7 +92,7 @@ impl LaneState {
         if !self.writes.any.get() {
             return false;
         }
-        let before = self.in_flight.get();
+        let before = self.places.borrow().in_flight();
         let slots = self.partitions.borrow().len() as u32;
         for slot in 0..slots {
             loop {
@@ -105,7 +105,7 @@ impl LaneState {
             }
         }
         self.writes.any.set(!self.writes.open.borrow().is_empty());
-        self.in_flight.get() < before
+        self.places.borrow().in_flight() < before
     }
 
     fn completed(&self, slot: u32, completed: Completed) {
@@ -139,12 +139,12 @@ impl LaneState {
         let is_gone = match self.double(&write.job, put) {
             Ok(is_gone) => is_gone,
             Err(error) => {
-                self.shared.sink_retry.succeeded(DESTINATION, write.probe);
+                self.shared.destination.succeeded(DESTINATION, write.probe);
                 return self.lost_for_good(write, error, None);
             }
         };
         let Write { job, meta, bytes, probe, was, .. } = write;
-        self.shared.sink_retry.succeeded(DESTINATION, probe);
+        self.shared.destination.succeeded(DESTINATION, probe);
         let numbers = self.numbers(&job);
         let settled = self.settle_written(&job, put, bytes, meta.unverified);
         let counted = Counted { settled, is_gone };
@@ -161,7 +161,7 @@ impl LaneState {
     fn failed_write(&self, write: Write, error: Error) {
         let error = error.host(DESTINATION);
         let tried = self.count_try(&write.job, &error);
-        let wait = match self.shared.sink_retry.failed(&error, tried.0, tried.1, write.probe) {
+        let wait = match self.shared.destination.failed(&error, tried.0, tried.1, write.probe) {
             Verdict::GiveUp => return self.lost_for_good(write, error, Some(tried)),
             Verdict::Again(wait) => {
                 add(&self.counters().retries, 1);
@@ -182,8 +182,8 @@ impl LaneState {
     fn lost(&self, write: Write, error: Error) {
         match error.class() {
             _ if !write.probe => {}
-            Class::Object => self.shared.sink_retry.succeeded(DESTINATION, true), // it has answered
-            Class::Retry | Class::Run => self.shared.sink_retry.unprobed(DESTINATION),
+            Class::Object => self.shared.destination.succeeded(DESTINATION, true), // it has answered
+            Class::Retry | Class::Run => self.shared.destination.unprobed(DESTINATION),
         }
         if error.class() == Class::Run {
             return self.fail(write.job, error, false);
@@ -208,24 +208,21 @@ impl LaneState {
     /// Whether an object may be fetched for the destination. While that is paused, none is; but if no write waits, one object
     /// is fetched to ask it.
     pub(super) fn sink_gate(&self) -> Gate {
-        let retry = &self.shared.sink_retry;
-        if !retry.is_gated() {
-            return Gate::Open;
-        }
+        let retry = &self.shared.destination;
         if self.shared.writes_waiting.load(Relaxed) == 0 {
-            return retry.gate(DESTINATION, Instant::now());
+            return retry.gate(DESTINATION);
         }
-        match retry.is_closed(DESTINATION) || retry.is_paused(DESTINATION) {
-            true => Gate::Closed,
-            false => Gate::Open,
+        match retry.look(DESTINATION) {
+            Gate::Open => Gate::Open,
+            _ => Gate::Closed,
         }
     }
 
     /// Retries the writes that are due. Returns whether any has ended.
     pub(super) fn write_due(&self) -> bool {
-        let before = self.in_flight.get();
+        let before = self.places.borrow().in_flight();
         self.write_all_due();
-        self.in_flight.get() < before
+        self.places.borrow().in_flight() < before
     }
 
     fn write_all_due(&self) {
@@ -235,7 +232,7 @@ impl LaneState {
             if !due || self.shared.cancel.is_raised() {
                 return;
             }
-            let gate = self.shared.sink_retry.gate(DESTINATION, now);
+            let gate = self.shared.destination.gate(DESTINATION);
             if gate == Gate::Closed {
                 return;
             }

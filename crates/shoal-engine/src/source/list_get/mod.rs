@@ -25,7 +25,7 @@ use self::cut::LocalName;
 use super::{Fetcher, Listing, Source, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
+use crate::http::{Address, AllowedHost, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
 pub use crate::http::{HttpOptions, Pipeline};
 use crate::option::Options;
 use crate::options::group::SERVICES;
@@ -124,7 +124,7 @@ impl ListGet {
             fields,
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
-            attempts: Attempts::default(),
+            attempts: Arc::default(),
             tls,
             received: false,
             leaves: false,
@@ -132,7 +132,7 @@ impl ListGet {
             is_other_host: false,
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.http.pipeline),
-            silent_hosts: None,
+            targets: None,
             remarks: Arc::default(),
         };
         let doubt = doubt::Doubt::default();

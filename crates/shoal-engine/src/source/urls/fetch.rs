@@ -9,12 +9,13 @@ use tokio::task::JoinSet;
 
 use super::Shared;
 use super::address::{Url, push_target, target_at};
+use super::asked::Asked;
 use super::entries::Opened;
 use super::pools::{Pool, Pools};
 use super::refusal::refusal;
-use super::silence::{self, Asked};
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
+use crate::hosts;
 use crate::http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
@@ -62,7 +63,7 @@ impl Fetcher for Fetch {
         Box::pin(async move {
             let pools = Rc::new(Pools::new(self.shared.clone(), lane.clone(), self.findings.clone()));
             let mut connections = JoinSet::new();
-            let mut look = tokio::time::interval(silence::LOOK);
+            let mut look = tokio::time::interval(hosts::LOOK);
             look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 pools.waits.set(false);
@@ -116,12 +117,13 @@ struct Jobs<'a> {
 
 impl Jobs<'_> {
     fn answered(&self, job: &Job) {
-        self.pool.host.answered(self.asked.answered(job));
+        self.asked.answered(job);
+        self.pool.host.answered();
     }
 
-    fn arrives(&self, bytes: usize) {
+    fn arrives(&self) {
         self.pool.host.arrived.set(true);
-        self.asked.arrives(bytes).into_iter().for_each(|job| self.pools.lane.arrives(job));
+        self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
     }
 
     fn set_idle(&self, is_idle: bool) {
@@ -203,16 +205,14 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn redirected(&self) {
-        self.arrives(0);
-        self.pool.host.site.answers();
+        self.arrives();
         if let Some(job) = self.asked.redirected() {
             self.pools.lane.arrives(job);
         }
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
-        self.arrives(0);
-        self.pool.host.site.answers();
+        self.arrives();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
         }
@@ -235,7 +235,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
-        self.arrives(piece.len());
+        self.arrives();
         body.write(piece)
     }
 
@@ -267,8 +267,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn requeued(&self, job: Job) {
-        self.asked.answered(&job);
-        self.pool.host.answered(false);
+        self.answered(&job);
         self.pools.lane.requeued(job);
     }
 

@@ -1,7 +1,7 @@
-//! What all lanes know of the hosts of a list: their connections, their pace, and the clients for them. Not here: what one
-//! lane requests from a host (`pools.rs`), pauses and retries (the engine).
+//! What all lanes share of the hosts of a list: connections, pace, and clients. Not here: what one lane requests from a host
+//! (`pools.rs`), what is known of hosts (`hosts/`).
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,10 @@ use tokio::sync::Notify;
 
 use super::address::Url;
 use super::by_host::ByHost;
-use super::silence::{FIRST_PATIENCE, PATIENCE};
-use super::{HttpOptions, UrlsOptions};
+use super::UrlsOptions;
 use crate::error::{HostId, Kind, Result};
-use crate::http::{
-    Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, SilentHosts, Tls, request_fields,
-};
+use crate::hosts::{Patience, Targets, Time};
+use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use crate::poison::ignore_poison;
 use crate::source::http_objects::refuse_proxy;
 
@@ -31,7 +29,10 @@ pub(super) struct Hosts {
     tls: Arc<Tls>,
     pub remarks: Arc<Remarks>,
     /// Those to which redirects lead.
-    silent_hosts: Arc<SilentHosts>,
+    targets: Arc<Targets>,
+    /// With requests that have no answer.
+    pub patience: Patience,
+    began: Instant,
     sites: Mutex<ByHost<Arc<Site>>>,
     /// How many lanes share the connections.
     lanes: AtomicUsize,
@@ -53,7 +54,9 @@ impl Hosts {
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             tls,
             remarks: Arc::default(),
-            silent_hosts: Arc::default(),
+            targets: Arc::new(Targets::new(options.http.retry_timeout)),
+            patience: Patience::new(options.http.timeout, options.http.connect_timeout),
+            began: Instant::now(),
             sites: Mutex::default(),
             lanes: AtomicUsize::new(0),
             crowded: Mutex::default(),
@@ -75,13 +78,9 @@ impl Hosts {
         (self.options.per_host / self.lanes.load(Relaxed).max(1)).max(1)
     }
 
-    /// How long nothing may arrive from a host before others continue without it: less than its requests may take.
-    pub fn patience(&self, has_answered: bool) -> Duration {
-        let HttpOptions { timeout, connect_timeout, .. } = self.options.http;
-        match has_answered {
-            true => PATIENCE.min(timeout / 2),
-            false => FIRST_PATIENCE.min(timeout.min(connect_timeout) / 2),
-        }
+    /// Time since the start.
+    pub fn now(&self) -> Time {
+        self.began.elapsed()
     }
 
     /// A connection was not made because no file descriptor was left.
@@ -119,7 +118,7 @@ impl Hosts {
         if let Some(known) = clients.iter().find(is_its) {
             return Ok(known.client.clone());
         }
-        let client = Arc::new(self.new_client(url)?);
+        let client = Arc::new(self.new_client(site, url)?);
         if clients.len() >= USERS_MAX {
             clients.remove(0);
         }
@@ -127,7 +126,7 @@ impl Hosts {
         Ok(client)
     }
 
-    fn new_client(&self, url: &Url<'_>) -> Result<Client> {
+    fn new_client(&self, site: &Site, url: &Url<'_>) -> Result<Client> {
         let options = &self.options;
         let address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
         refuse_proxy(&address)?;
@@ -139,7 +138,7 @@ impl Hosts {
             address,
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
-            attempts: Attempts::default(),
+            attempts: site.attempts.clone(),
             tls: self.tls.clone(),
             received: false,
             leaves: true,
@@ -148,7 +147,7 @@ impl Hosts {
             is_other_host: false,
             allowed: self.allowed.clone(),
             pipelining: PipelinePolicy::new(options.http.pipeline),
-            silent_hosts: Some(self.silent_hosts.clone()),
+            targets: Some(self.targets.clone()),
             remarks: self.remarks.clone(),
         })
     }
@@ -162,14 +161,9 @@ pub(super) struct Site {
     per_host: usize,
     /// Connections of all lanes.
     connections: AtomicUsize,
-    /// A connection was made.
-    reached: AtomicBool,
-    /// A request was answered.
-    answered: AtomicBool,
-    /// Its last object was there soon, or arrives fast.
-    quick: AtomicBool,
+    attempts: Arc<Attempts>,
     /// When something last arrived, about.
-    heard: Mutex<Option<Instant>>,
+    heard: Mutex<Option<Time>>,
     /// Lanes that have work for it and no connection.
     wanting: AtomicUsize,
     /// One more does.
@@ -188,9 +182,7 @@ impl Site {
         Site {
             per_host: options.per_host,
             connections: AtomicUsize::new(0),
-            reached: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-            quick: AtomicBool::new(false),
+            attempts: Arc::default(),
             heard: Mutex::default(),
             wanting: AtomicUsize::new(0),
             wanted: Notify::new(),
@@ -217,46 +209,17 @@ impl Site {
 
     /// Whether a connection was made.
     pub fn is_reached(&self) -> bool {
-        let is_reached = self.reached.load(Relaxed)
-            || ignore_poison(self.clients.lock()).iter().any(|known| known.client.attempts.have_connected());
-        if is_reached && !self.reached.load(Relaxed) {
-            self.reached.store(true, Relaxed);
-        }
-        is_reached
-    }
-
-    /// It has answered a request, well or badly.
-    pub fn answers(&self) {
-        if !self.answered.load(Relaxed) {
-            self.answered.store(true, Relaxed);
-        }
-    }
-
-    /// Whether it has answered a request.
-    pub fn has_answered(&self) -> bool {
-        self.answered.load(Relaxed)
-    }
-
-    /// Whether its last object took no longer than others. False until that is known.
-    pub fn is_quick(&self) -> bool {
-        self.quick.load(Relaxed)
-    }
-
-    /// What `is_quick` says from now on.
-    pub fn set_quick(&self, is_quick: bool) {
-        if self.is_quick() != is_quick {
-            self.quick.store(is_quick, Relaxed);
-        }
+        self.attempts.have_connected()
     }
 
     /// Something has arrived from it.
-    pub fn hears(&self) {
-        *ignore_poison(self.heard.lock()) = Some(Instant::now());
+    pub fn hears(&self, now: Time) {
+        *ignore_poison(self.heard.lock()) = Some(now);
     }
 
-    /// Whether something has, on any lane, in this time.
-    pub fn heard_within(&self, time: Duration) -> bool {
-        ignore_poison(self.heard.lock()).is_some_and(|heard| heard.elapsed() < time)
+    /// How long ago something has, on any lane.
+    pub fn heard(&self, now: Time) -> Option<Duration> {
+        ignore_poison(self.heard.lock()).map(|heard| now.saturating_sub(heard))
     }
 
     /// A connection has ended.
@@ -346,7 +309,7 @@ mod tests {
         let options = UrlsOptions { per_host: 2, ..UrlsOptions::default() };
         let hosts = Hosts::new(&options).unwrap();
         let (one, other) = (hosts.site(HostId(7)), hosts.site(HostId(7)));
-        one.reached.store(true, Relaxed);
+        one.attempts.connected(Duration::ZERO);
         assert!(one.connect() && other.connect() && !one.connect() && !other.can_connect());
         one.disconnected();
         assert!(other.connect());
@@ -375,7 +338,7 @@ mod tests {
         site.disconnected();
         assert!(!hosts.is_tried(HostId(7)), "another lane may try");
         assert!(site.connect());
-        site.reached.store(true, Relaxed);
+        site.attempts.connected(Duration::ZERO);
         assert!((1..6).all(|_| site.connect()) && !site.connect() && !hosts.is_tried(HostId(7)));
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` those in files, which `reader.rs`,
 //! `rows.rs` and `fields.rs` read; `address.rs` takes a URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
-//! has what all lanes know of a host, `pools.rs` the connections of one lane, `fetch.rs` what each answer means, `silence.rs`
-//! which requests hang. Not here: the client (`http/`), pauses and retries of hosts (the engine).
+//! has what all lanes share of a host, `pools.rs` the connections of one lane, `asked.rs` the requests of one connection,
+//! `fetch.rs` what each answer means. Not here: the client (`http/`), what is known of hosts (`hosts/`).
 //!
 //! No URL is in the journal, because it may have credentials. An object that failed is found again by its place in the list
 //! and a hash of its record, which is keyed by the first record of the list.
 
 mod address;
+mod asked;
 mod by_host;
 mod entries;
 mod fetch;
@@ -22,7 +23,6 @@ mod reader;
 mod record;
 mod refusal;
 mod rows;
-mod silence;
 mod usual_depth;
 
 use std::collections::HashMap;

@@ -9,19 +9,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::Shared;
 use super::address::{Url, target_at};
+use super::asked::Asked;
 use super::by_host::ByHost;
 use super::hosts::{Hosts, Site};
 use super::refusal::of_object;
-use super::silence::{Asked, Pace};
 use super::usual_depth::Untold;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
+use crate::hosts::Time;
 use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
 use crate::source::{Hangs, Job, JobId, Lane, Limits, Take};
@@ -52,7 +53,6 @@ pub(super) struct Pools {
     pub waits: Cell<bool>,
     /// Requests of this lane that do not count for `Shared::usual_depth` yet.
     untold: Cell<Untold>,
-    began: Instant,
 }
 
 /// A host, as one lane uses it.
@@ -99,7 +99,6 @@ impl Pools {
             looks_again: Cell::new(false),
             waits: Cell::new(false),
             untold: Cell::default(),
-            began: Instant::now(),
         }
     }
 
@@ -163,13 +162,12 @@ impl Pools {
         self.changed.notify_one();
     }
 
-    /// Whether another object can be requested from a host now. The lane is busy when it calls this, and must not be
-    /// called.
+    /// Whether another object can be requested from a host now. The lane is busy when it calls this.
     fn has_room(&self, id: HostId) -> bool {
         let hosts = self.hosts.borrow();
         let Some(host) = hosts.get(&id) else { return !self.shared.hosts.is_tried(id) };
         let limits = self.limits.get();
-        if limits.is_crowded && host.jobs.get() > 0 && !host.site.is_quick() {
+        if limits.is_crowded && host.jobs.get() > 0 && !self.lane.has_answered(id) {
             return false; // what it has may take long
         }
         let has_room = host.jobs.get() < host.room(limits, &self.shared);
@@ -288,11 +286,10 @@ impl Pools {
 
     /// Tells the lane which requests hang, and gives back what waits for connections that are silent.
     pub fn tell_what_hangs(&self) {
-        // While the lane writes, it receives nothing.
-        let now = self.began.elapsed().saturating_sub(self.lane.stalled());
+        let now = self.shared.hosts.now();
         let (mut hanging, mut waiting) = (Vec::new(), Vec::new());
-        for host in self.hosts.borrow().values() {
-            let hangs = host.hanging(now, &self.shared.hosts);
+        for (id, host) in self.hosts.borrow().iter() {
+            let hangs = host.hanging(now, self.lane.stalled(), self.lane.has_answered(*id), &self.shared.hosts);
             if hangs.iter().any(|(_, why)| matches!(why, Hangs::Silent { .. })) {
                 waiting.extend(host.take_waiting());
             }
@@ -314,36 +311,29 @@ impl Pools {
 }
 
 impl Host {
-    /// An object was answered. `quick`: it took no longer than others.
-    pub fn answered(&self, quick: bool) {
-        if quick {
-            self.site.set_quick(true);
-        }
+    /// An object was answered.
+    pub fn answered(&self) {
         self.jobs.set(self.jobs.get().saturating_sub(1));
     }
 
-    /// Its requests that hang and have not been told yet.
-    fn hanging(&self, now: Duration, hosts: &Hosts) -> Vec<(JobId, Hangs)> {
+    /// Its requests that hang and have not been told yet. `stalled`: how long the lane was busy writing, when it receives
+    /// nothing.
+    fn hanging(&self, now: Time, stalled: Duration, has_answered: bool, hosts: &Hosts) -> Vec<(JobId, Hangs)> {
         if self.arrived.replace(false) {
-            self.site.hears();
+            self.site.hears(now);
         }
+        let heard = self.site.heard(now);
         let mut hanging = Vec::new();
         for asked in self.pools.borrow().iter().flat_map(|pool| pool.asked.borrow().clone()) {
-            let pace = asked.pace(now);
-            if pace == Pace::Quick {
-                self.site.set_quick(true);
-            }
-            let why = match self.silence(&asked, now, hosts) {
-                // If its host has gone silent, this will be known soon; until then, others of it must not take the place.
-                None if pace == Pace::Slow && self.site.heard_within(hosts.patience(true) / 2) => Hangs::Slow,
-                None => continue,
-                Some(silence) => silence,
+            let Some(waited) = asked.silent_for(now.saturating_sub(stalled)) else { continue };
+            let why = match asked.is_redirected() {
+                true if hosts.patience.is_over_behind(waited) => Hangs::Behind,
+                false if hosts.patience.is_over(waited, heard, has_answered) => {
+                    Hangs::Silent { is_connected: self.site.is_reached() }
+                }
+                _ => continue,
             };
-            let jobs = asked.tell(why == Hangs::Slow);
-            if !jobs.is_empty() {
-                self.site.set_quick(false);
-            }
-            hanging.extend(jobs.into_iter().map(|job| (job, why)));
+            hanging.extend(asked.tell().into_iter().map(|job| (job, why)));
         }
         hanging
     }
@@ -351,21 +341,9 @@ impl Host {
     /// The objects that no connection has requested yet.
     fn take_waiting(&self) -> Vec<Job> {
         let waiting: Vec<Job> = self.pools.borrow().iter().flat_map(|pool| pool.queue.take()).collect();
-        waiting.iter().for_each(|_| self.answered(false));
+        waiting.iter().for_each(|_| self.answered());
         self.set_wanting(false);
         waiting
-    }
-
-    /// Whether nothing has arrived for the requests of a connection for too long.
-    fn silence(&self, asked: &Asked, now: Duration, hosts: &Hosts) -> Option<Hangs> {
-        let time = asked.silent_for(now)?;
-        if asked.is_redirected() {
-            return (time >= hosts.patience(false)).then_some(Hangs::Behind);
-        }
-        let patience = hosts.patience(self.site.has_answered());
-        let is_well = self.site.heard_within(patience); // it answers other requests
-        let silent = Hangs::Silent { is_connected: self.site.is_reached() };
-        (time >= patience && !is_well).then_some(silent)
     }
 
     /// Whether another pool, of another user, has work and no connection.

@@ -1,0 +1,60 @@
+//! Hosts to which redirects lead. Each request to one that does not answer would take a connection of the host that redirects
+//! for as long as a connection may take. Not here: which redirects are allowed (`http/redirect.rs`).
+
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Gate, Hosts, Rules};
+use crate::error::{Class, HostId, Result};
+
+/// What is known of the hosts behind redirects.
+#[derive(Debug)]
+pub(crate) struct Targets(Hosts);
+
+impl Targets {
+    /// `timeout`: how long one may stay away.
+    pub fn new(timeout: Duration) -> Targets {
+        let hosts = Hosts::new("the server", Rules { max_retries: u32::MAX, timeout, many: true });
+        hosts.listed_all(); // the host that redirects has answered: a silent one is to blame
+        Targets(hosts)
+    }
+
+    /// A request is about to follow a redirect to this host. Whether it is a probe.
+    ///
+    /// # Errors
+    /// That of the last request, if the host is paused.
+    pub fn ask(&self, origin: &str) -> Result<bool> {
+        let id = id(origin);
+        match self.0.gate(id) {
+            Gate::Open => Ok(false),
+            Gate::Probe => Ok(true),
+            Gate::Closed => Err(self.0.away(id)),
+            Gate::Away => Err(self.0.away(id).behind_away()),
+        }
+    }
+
+    /// It was answered, or failed. Returns the error, and whether the host stays away.
+    pub fn answered<T>(&self, origin: &str, probe: bool, answer: Result<T>) -> Result<T> {
+        let id = id(origin);
+        match answer {
+            Ok(answer) => {
+                self.0.succeeded(id, probe);
+                Ok(answer)
+            }
+            Err(error) if error.class() == Class::Retry => {
+                let error = error.host(id);
+                self.0.failed(&error, 1, Duration::ZERO, probe);
+                Err(if self.0.look(id) == Gate::Away { error.behind_away() } else { error })
+            }
+            Err(error) => {
+                self.0.unprobed(id);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn id(origin: &str) -> HostId {
+    HostId(xxh3_64(origin.as_bytes()))
+}
