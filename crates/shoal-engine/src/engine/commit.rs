@@ -172,8 +172,8 @@ impl Committer {
             self.flush_at_stop()?;
         }
         self.withdraw(true)?;
-        if self.lists && !self.shared.cancel.is_raised() && self.shared.whole.load(Relaxed) {
-            let seen = *ignore_poison(self.shared.seen.lock());
+        if self.lists && !self.shared.cancel.is_raised() && !self.shared.told.partial.load(Relaxed) {
+            let seen = *ignore_poison(self.shared.told.seen.lock());
             self.keeper.write(|journal| journal.complete(now_ms() / 1000, seen))?;
         }
         Ok(())
@@ -303,7 +303,7 @@ impl Committer {
             DurabilityScope::Everything => Durable::All,
         };
         if through.is_empty() && state.is_empty() {
-            self.shared.deferred.store(self.deferred(), Relaxed);
+            self.shared.counters.deferred.store(self.deferred(), Relaxed);
             return Ok(());
         }
         // What is held was written before as well, and is not durable.
@@ -347,7 +347,7 @@ impl Committer {
             if let Some(clock) = barrier {
                 journal.passed_barrier(clock);
             }
-            if let Some(in_flight) = self.shared.learnt.get() {
+            if let Some(in_flight) = self.shared.parallel.learnt.get() {
                 journal.note_learnt(in_flight);
             }
             journal.commit(&commit, durable)
@@ -360,7 +360,7 @@ impl Committer {
         self.shared.counters.listed.fetch_add(credited.again, Relaxed);
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         let mut journal = self.keeper.journal();
-        self.shared.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
+        self.shared.counters.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
         self.looked_at_due = None;
         self.shared.queue.committed(partitions, objects, listed, bytes, window);
         let now = now_ms();
@@ -481,7 +481,7 @@ impl Committer {
         }
         self.looked_at_due = Some(Instant::now());
         let next = self.keeper.journal().next_due()?;
-        self.shared.next_due.store(next.unwrap_or_default(), Relaxed);
+        self.shared.counters.next_due.store(next.unwrap_or_default(), Relaxed);
         Ok(())
     }
 

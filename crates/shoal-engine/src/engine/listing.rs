@@ -191,7 +191,7 @@ fn wait_for_room(shared: &Shared) -> bool {
         if shared.cancel.is_raised() {
             return false;
         }
-        let crowded = shared.deferred.load(Relaxed) >= DEFERRED_MAX;
+        let crowded = shared.counters.deferred.load(Relaxed) >= DEFERRED_MAX;
         if crowded {
             std::thread::sleep(TICK);
         } else if shared.queue.wait_for_room(TICK) {
@@ -227,7 +227,7 @@ impl Pages<'_> {
                     let Some(wait) = self.shared.hosts.listing_wait(&error, tries, since.elapsed()) else {
                         return Err(gave_up(&error, tries, since.elapsed()));
                     };
-                    self.shared.listing_retries.fetch_add(1, Relaxed);
+                    self.shared.counters.listing_retries.fetch_add(1, Relaxed);
                     tokio::select! {
                         () = tokio::time::sleep(wait) => {}
                         () = stopped(self.shared) => return Ok(None),

@@ -59,14 +59,27 @@ pub(crate) struct Counters {
     pub listed: AtomicU64,
     /// Objects whose partition is committed in this run.
     pub committed: AtomicU64,
+    /// Objects that wait for a later try; and when the next of them is due, in Unix milliseconds (0: not known, or none).
+    pub deferred: AtomicU64,
+    pub next_due: AtomicU64,
+    /// Writes that wait for another try, over all lanes.
+    pub writes_waiting: AtomicU64,
+    pub listing_retries: AtomicU64,
+    pub out_of_files: AtomicU64,
 }
 
 impl Counters {
-    pub fn new(lanes: usize) -> Counters {
+    /// `deferred`: objects that earlier runs deferred, which are this run's work too.
+    pub fn new(lanes: usize, deferred: u64) -> Counters {
         Counters {
             lanes: (0..lanes).map(|_| LaneCounters::default()).collect(),
-            listed: AtomicU64::new(0),
+            listed: AtomicU64::new(deferred),
             committed: AtomicU64::new(0),
+            deferred: AtomicU64::new(deferred),
+            next_due: AtomicU64::new(0),
+            writes_waiting: AtomicU64::new(0),
+            listing_retries: AtomicU64::new(0),
+            out_of_files: AtomicU64::new(0),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `Run`: puts a run together, runs it to its end on threads of its own, and says what came of it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::doubles::Doubles;
 use super::frontier::Frontier;
 use super::lease::Keeper;
 use super::progress::Counters;
-use super::shared::Shared;
+use super::shared::{Parallel, Shared, Told};
 use super::threads::{TICK, Threads, progress};
 use super::{budget, cancel, filter, learnt, queue, rate};
 use crate::display::count;
@@ -105,42 +105,34 @@ impl Run {
             Workers::Auto if fetching.many_hosts => LEAST_OF_MANY.min(files_max),
             _ => 0,
         };
-        let deferred_before = journal.deferred();
+        let notes = [standing.notes.clone(), started.notes.clone(), source.notes()].concat();
+        let counters = Counters::new(lanes, journal.deferred());
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
-            lanes,
             pass: standing.pass,
-            blocking,
             queue: queue::Queue::new(lanes, standing.mark, writing, fetching.many_hosts),
             writing,
-            reads_once: fetching.once,
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
             hosts: Hosts::new("the server", rules(&options, fetching.many_hosts)),
             destination: Hosts::new("the destination", rules(&options, false)),
-            writes_waiting: AtomicUsize::new(0),
             cancel: cancel::Cancel::default(),
             budget: budget::Budget::new(options.memory),
             rate: rate::Rate::new(options.limit_rate),
             filter,
-            counters: Counters::new(lanes),
+            counters,
             lower,
-            target: AtomicUsize::new(concurrency.target().max(least)),
-            least,
-            learnt: learnt::Learnt::default(),
+            parallel: Parallel {
+                lanes,
+                blocking,
+                target: AtomicUsize::new(concurrency.target().max(least)),
+                least,
+                depth: AtomicUsize::new(1),
+                hanging_max: HANGING_OF_LANE.min(files_max / 16 / lanes).min(memory_max / 2 / lanes),
+                learnt: learnt::Learnt::default(),
+            },
             findings: Arc::default(),
-            depth: AtomicUsize::new(1),
-            out_of_files: AtomicU64::new(0),
-            hanging_max: HANGING_OF_LANE.min(files_max / 16 / lanes).min(memory_max / 2 / lanes),
-            listing_retries: AtomicU64::new(0),
-            deferred: AtomicU64::new(deferred_before),
-            next_due: AtomicU64::new(0),
             batch,
-            whole: AtomicBool::new(true),
-            seen: Mutex::default(),
-            notes: Mutex::new([standing.notes.clone(), started.notes.clone(), source.notes()].concat()),
-            remarks: Mutex::default(),
-            last_failure: Mutex::default(),
-            repeated: Mutex::default(),
+            told: Told { notes: Mutex::new(notes), ..Told::default() },
             room: (0..lanes).map(|_| Notify::new()).collect(),
             doubles: Doubles::default(),
             committer: sender,
@@ -148,8 +140,6 @@ impl Run {
             sink,
             options,
         });
-        // Objects that earlier runs deferred are this run's work too.
-        shared.counters.listed.fetch_add(deferred_before, Relaxed);
         let mut threads = match Threads::start(&shared, keeper.clone(), messages, &standing, started.began.is_some()) {
             Ok(threads) => threads,
             Err(error) => return (Report::default(), Some(error)),
@@ -173,7 +163,7 @@ impl Run {
         }
         let clock = keeper.clock().ok().flatten(); // of a destination that is gone, the last lease stays
         let mut journal = keeper.journal();
-        if let Some(in_flight) = shared.learnt.get() {
+        if let Some(in_flight) = shared.parallel.learnt.get() {
             journal.note_learnt(in_flight);
         }
         let ended = journal.end_session(clock, ending);
@@ -190,9 +180,9 @@ impl Run {
         report.elapsed = began.elapsed();
         report.workers = concurrency.chosen();
         report.concurrency = concurrency.path(report.elapsed);
-        report.notes.extend(std::mem::take(&mut *ignore_poison(shared.remarks.lock())));
+        report.notes.extend(std::mem::take(&mut *ignore_poison(shared.told.remarks.lock())));
         report.notes.extend(shared.source.remarks());
-        let (repeated, advice) = &*ignore_poison(shared.repeated.lock());
+        let (repeated, advice) = &*ignore_poison(shared.told.repeated.lock());
         if *repeated > 0 {
             let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
             report.notes.push(format!("{objects} failed because another object has the same name: {advice}"));
@@ -209,7 +199,8 @@ impl Run {
             depth => format!("{}; up to {depth} requests pipelined on each connection", concurrency.reason()),
         };
         let lists = standing.completed_at.is_some() || shared.options.resume != Resume::Failed;
-        report.complete = lists && error.is_none() && shared.whole.load(Relaxed) && report.total.unfinished == 0;
+        report.complete =
+            lists && error.is_none() && !shared.told.partial.load(Relaxed) && report.total.unfinished == 0;
         // What an earlier session has committed was not held against the patterns in this one.
         if report.complete && standing.totals.listed == 0 && report.run.listed > 0 {
             report.notes.extend(shared.filter.notes(report.run.listed));
@@ -261,7 +252,7 @@ fn lane_count(source: SourceProperties, workers: Workers, cores: usize, blocking
 fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Started) -> Report {
     let sums = shared.counters.sums();
     let (uncommitted, deferred) = (shared.queue.uncommitted(), journal.deferred());
-    let last_failure = ignore_poison(shared.last_failure.lock()).take();
+    let last_failure = ignore_poison(shared.told.last_failure.lock()).take();
     let recorded = journal.failures(FAILURES_SHOWN).filter_map(Result::ok);
     let mut total = journal.totals();
     total.listed += uncommitted;
@@ -276,7 +267,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Sta
             bytes: committed.bytes,
         },
         total,
-        retries: sums.retries + shared.listing_retries.load(Relaxed),
+        retries: sums.retries + shared.counters.listing_retries.load(Relaxed),
         unverified: sums.unverified,
         wasted: sums.wasted,
         duplicates: sums.duplicates,
@@ -285,7 +276,7 @@ fn report(shared: &Shared, journal: &Journal, committed: Credited, started: &Sta
         publish: started.publish.clone(),
         paused: shared.hosts.paused_total() + shared.destination.paused_total(),
         failures: last_failure.into_iter().chain(recorded).take(FAILURES_SHOWN).collect(),
-        notes: std::mem::take(&mut *ignore_poison(shared.notes.lock())),
+        notes: std::mem::take(&mut *ignore_poison(shared.told.notes.lock())),
         ..Report::default()
     }
 }

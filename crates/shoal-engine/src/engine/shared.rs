@@ -1,6 +1,6 @@
 //! `Shared`: what all threads of a run share. Not here: the threads (`threads.rs`), how a run is put together (`run.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -28,10 +28,7 @@ pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
     pub sink: Arc<dyn Sink>,
     pub writing: SinkProperties,
-    /// The source is a stream, which cannot be read again.
-    pub reads_once: bool,
     pub options: TransferOptions,
-    pub lanes: usize,
     /// What the listing was begun as.
     pub pass: Pass,
     pub queue: queue::Queue,
@@ -40,8 +37,6 @@ pub(crate) struct Shared {
     pub hosts: Hosts,
     /// The destination, as a host.
     pub destination: Hosts,
-    /// Writes that wait for another try, over all lanes.
-    pub writes_waiting: AtomicUsize,
     pub cancel: cancel::Cancel,
     pub budget: budget::Budget,
     pub rate: rate::Rate,
@@ -49,28 +44,40 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// Lowers the priority of the calling thread, if the run is to leave the machine to others.
     pub lower: Option<fn() -> Result<(), String>>,
+    pub parallel: Parallel,
+    /// What the listing and the fetchers find out about the source.
+    pub findings: Arc<Findings>,
+    pub batch: Option<u64>,
+    pub told: Told,
+    /// The sink has room again; one for each lane.
+    pub room: Vec<Notify>,
+    /// What counts because another object of its name has written its bytes.
+    pub doubles: doubles::Doubles,
+    pub committer: Sender<Message>,
+}
+
+/// How much is done at once.
+pub(crate) struct Parallel {
+    pub lanes: usize,
     /// Each lane works on one object at a time, blocked by what it fetches: lanes = workers.
     pub blocking: bool,
     /// Objects in flight over all lanes, as `concurrency` wants it.
     pub target: AtomicUsize,
     /// The least that `target` is set to.
     pub least: usize,
-    /// What the next session may start from.
-    pub learnt: learnt::Learnt,
-    /// What the listing and the fetchers find out about the source.
-    pub findings: Arc<Findings>,
     /// Objects in flight on one connection, as it was when `target` was set.
     pub depth: AtomicUsize,
-    pub out_of_files: AtomicU64,
     /// Objects of a lane that may hang: they do not count as in flight.
     pub hanging_max: usize,
-    pub listing_retries: AtomicU64,
-    pub deferred: AtomicU64,
-    /// When the next of them is due, in Unix milliseconds; 0: not known, or none.
-    pub next_due: AtomicU64,
-    pub batch: Option<u64>,
-    /// The listing was complete, in this session or an earlier one.
-    pub whole: AtomicBool,
+    /// What the next session may start from.
+    pub learnt: learnt::Learnt,
+}
+
+/// What the report will say besides the counts.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// The listing was not complete.
+    pub partial: AtomicBool,
     /// What the listing has seen of the whole, if it counts that itself.
     pub seen: Mutex<Option<Seen>>,
     pub notes: Mutex<Vec<String>>,
@@ -78,13 +85,8 @@ pub(crate) struct Shared {
     pub remarks: Mutex<Vec<String>>,
     /// How many objects had a name that another had before, and what the sink advises.
     pub repeated: Mutex<(u64, String)>,
-    /// The sink has room again; one for each lane.
-    pub room: Vec<Notify>,
     /// The failure that was one too many.
     pub last_failure: Mutex<Option<Failure>>,
-    /// What counts because another object of its name has written its bytes.
-    pub doubles: doubles::Doubles,
-    pub committer: Sender<Message>,
 }
 
 impl Shared {
@@ -99,20 +101,20 @@ impl Shared {
     }
 
     pub fn note(&self, text: &str) {
-        ignore_poison(self.notes.lock()).push(text.to_owned());
+        ignore_poison(self.told.notes.lock()).push(text.to_owned());
     }
 
     /// How the listing has ended; the last one counts, if it had to start over.
     pub fn listing_ended(&self, end: ListingEnd) {
-        self.whole.store(end.is_whole, Relaxed);
-        *ignore_poison(self.seen.lock()) = end.seen;
-        *ignore_poison(self.remarks.lock()) = end.remarks;
+        self.told.partial.store(!end.is_whole, Relaxed);
+        *ignore_poison(self.told.seen.lock()) = end.seen;
+        *ignore_poison(self.told.remarks.lock()) = end.remarks;
     }
 
     /// What every thread of the run does first.
     pub fn lower_priority(&self) {
         if let Some(Err(refused)) = self.lower.map(|lower| lower()) {
-            let notes = &mut *ignore_poison(self.notes.lock());
+            let notes = &mut *ignore_poison(self.told.notes.lock());
             if !notes.contains(&refused) {
                 notes.push(refused); // the kernel refuses it to every thread
             }
@@ -122,7 +124,7 @@ impl Shared {
     /// Counts an object that had a name which another had before, where something can be done about it.
     pub fn repeated(&self, error: &Error) {
         if let Some(advice) = error.advice() {
-            let (count, known) = &mut *ignore_poison(self.repeated.lock());
+            let (count, known) = &mut *ignore_poison(self.told.repeated.lock());
             *count += 1;
             if known.is_empty() {
                 advice.clone_into(known);
@@ -132,7 +134,7 @@ impl Shared {
 
     /// How long until the next deferred object is due.
     pub fn retry_in(&self) -> Option<Duration> {
-        let due = Some(self.next_due.load(Relaxed)).filter(|&due| due > 0)?;
+        let due = Some(self.counters.next_due.load(Relaxed)).filter(|&due| due > 0)?;
         Some(Duration::from_millis(due.saturating_sub(lane_partition::now_ms())))
     }
 
@@ -162,12 +164,13 @@ impl Shared {
     /// than it takes: into `null:` one thread with 32 connections beats two with 16 each (120,000/s to 94,000/s on two
     /// cores, one request at a time).
     pub fn busy_lanes(&self, target: usize) -> usize {
+        let parallel = &self.parallel;
         match self.options.workers {
-            _ if self.blocking => target.clamp(1, self.lanes),
+            _ if parallel.blocking => target.clamp(1, parallel.lanes),
             Workers::Auto if !self.writing.blocks => {
-                target.div_ceil(LANE_FILL * self.depth.load(Relaxed)).clamp(1, self.lanes)
+                target.div_ceil(LANE_FILL * parallel.depth.load(Relaxed)).clamp(1, parallel.lanes)
             }
-            _ => self.lanes,
+            _ => parallel.lanes,
         }
     }
 
@@ -178,7 +181,7 @@ impl Shared {
             let (kind, reason) = (last.kind().as_str().to_owned(), self.writing.advised(last.why()));
             let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
             let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
-            ignore_poison(self.last_failure.lock()).get_or_insert(failure);
+            ignore_poison(self.told.last_failure.lock()).get_or_insert(failure);
         }
     }
 

@@ -73,7 +73,7 @@ impl Threads {
 
     /// Starts the lanes that the target asks for and that are not there yet.
     fn grow(&mut self, shared: &Arc<Shared>) {
-        let wanted = shared.busy_lanes(shared.target.load(Relaxed));
+        let wanted = shared.busy_lanes(shared.parallel.target.load(Relaxed));
         while !self.refused && self.lanes.len() < wanted {
             let (index, lane) = (self.lanes.len(), shared.clone());
             match spawn(shared, "shoal-lane", move || lane::run(&lane, index)) {
@@ -136,15 +136,15 @@ impl Threads {
                 throttled: throttled + shared.destination.throttled(),
                 late: silent + shared.destination.silent(),
                 slow: if shared.hosts.are_many() { 0 } else { shared.findings.slow_connections() },
-                out_of_files: shared.out_of_files.load(Relaxed),
+                out_of_files: shared.counters.out_of_files.load(Relaxed),
                 depth: shared.findings.depth(),
                 paused: is_paused(shared),
                 others_suffer: others_suffer.as_mut().is_some_and(|suffer| suffer(now)),
             };
             concurrency.look(sample, processor_time);
-            shared.learnt.note(concurrency.learnt(), sample.objects, began.elapsed());
-            shared.depth.store(shared.findings.depth(), Relaxed);
-            shared.target.store(concurrency.target().max(shared.least), Relaxed);
+            shared.parallel.learnt.note(concurrency.learnt(), sample.objects, began.elapsed());
+            shared.parallel.depth.store(shared.findings.depth(), Relaxed);
+            shared.parallel.target.store(concurrency.target().max(shared.parallel.least), Relaxed);
             self.grow(shared);
         }
         let _ = observer(&progress(shared, standing, concurrency, began));
@@ -217,8 +217,8 @@ pub(super) fn progress(shared: &Shared, standing: &Standing, concurrency: &Concu
         listing_done: shared.queue.is_listed_all(),
         in_flight: sums.in_flight as usize,
         workers: concurrency.target(),
-        retries: sums.retries + shared.listing_retries.load(Relaxed),
-        deferred: shared.deferred.load(Relaxed),
+        retries: sums.retries + shared.counters.listing_retries.load(Relaxed),
+        deferred: shared.counters.deferred.load(Relaxed),
         retry_in: shared.retry_in(),
         committed: shared.counters.committed.load(Relaxed),
         paused: is_paused(shared),

@@ -106,8 +106,7 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// Whether a paused host is to blame for that, and not the network: others have answered since, or only others ever did.
     pub fn blames(&self, pause: &Pause) -> bool {
-        self.rules.many
-            && (!self.has_answered && self.answered.any() || self.answered.since(pause.since + PROBE_MAX))
+        self.rules.many && (!self.has_answered && self.answered.any() || self.answered.since(pause.since + PROBE_MAX))
     }
 
     /// How long it may stay away.

@@ -90,9 +90,8 @@ impl Machine {
             return;
         }
         self.change(id, now, |host, _| {
-            let is_late = |pause: &Pause| {
-                pause.why != PausedFor::Failures || now.saturating_sub(pause.since) >= PROBE_MAX
-            };
+            let is_late =
+                |pause: &Pause| pause.why != PausedFor::Failures || now.saturating_sub(pause.since) >= PROBE_MAX;
             if host.pause.as_ref().is_some_and(|pause| probe || is_late(pause)) {
                 host.resume(now);
             }
@@ -278,8 +277,7 @@ impl Machine {
             self.forget();
         }
         let glance = self.glance.clone();
-        let judge =
-            Judge { rules: self.rules, answered: &glance.answered, has_answered: glance.answered.has(id) };
+        let judge = Judge { rules: self.rules, answered: &glance.answered, has_answered: glance.answered.has(id) };
         let host = self.hosts.entry(id).or_insert_with(|| Host::new(now));
         let before = (host.is_troubled(), host.is_gated());
         let result = change(host, &judge);

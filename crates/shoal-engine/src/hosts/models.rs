@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Rules;
 use super::host::{Gate, Time};
 use super::machine::{Glance, Machine, Verdict};
 use super::places::Places;
 use super::sets::{Answered, Known};
 use super::silence::{LOOK, Patience};
-use super::Rules;
 use crate::error::{Error, HostId, Kind};
 
 const TICK: Time = Time::from_millis(20);
@@ -140,8 +140,7 @@ const DEFAULT: Settings = Settings {
 
 impl World {
     fn new(hosts: Vec<Host>, settings: &Settings) -> World {
-        let rules =
-            Rules { max_retries: settings.max_retries, timeout: s(settings.retry_timeout), many: true };
+        let rules = Rules { max_retries: settings.max_retries, timeout: s(settings.retry_timeout), many: true };
         let glance = Arc::new(Glance { answered: Answered::new(true), known: Known::new(true) });
         let mut order: Vec<usize> =
             hosts.iter().enumerate().flat_map(|(host, of)| std::iter::repeat_n(host, of.objects)).collect();
@@ -278,7 +277,13 @@ impl World {
         let reply = (host.reply)(request);
         let takes = match reply {
             Reply::Answers(takes) | Reply::Fails(takes, _) | Reply::Asks(takes, ..) => takes,
-            Reply::Never => if host.connects { self.timeouts.0 } else { self.timeouts.1 },
+            Reply::Never => {
+                if host.connects {
+                    self.timeouts.0
+                } else {
+                    self.timeouts.1
+                }
+            }
         };
         site.is_connected |= host.connects;
         if probe {
@@ -520,7 +525,11 @@ fn the_outage_of_a_lone_host_stops_the_run_and_a_short_one_loses_nothing() {
         let world = World::new(vec![out], &DEFAULT).run();
         // One that answers badly is there: its objects are to blame.
         let (failed, is_long) = (world.count(|_| true, Outcome::Failed), lasts > 200.0);
-        assert_eq!((failed > 0, world.stopped.is_some()), (is_long && kind == 1, is_long && kind == 0), "{lasts} {kind}");
+        assert_eq!(
+            (failed > 0, world.stopped.is_some()),
+            (is_long && kind == 1, is_long && kind == 0),
+            "{lasts} {kind}"
+        );
     }
 }
 

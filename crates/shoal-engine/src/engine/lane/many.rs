@@ -78,12 +78,12 @@ impl LaneState {
     /// The next partition of the queue for this lane.
     pub(super) fn next_partition(&self) -> Dequeued {
         let is_idle = self.is_idle();
-        let slots = self.slots.borrow();
+        let slots = self.slots.open.borrow();
         let own = LazyCell::new(|| slots.iter().flatten().map(|slot| Arc::as_ptr(&slot.open)).collect::<HashSet<_>>());
         self.shared.queue.take(&Taker {
             is_idle,
             // What it has may wait for slow hosts, while a lane that is no longer needed has objects of others.
-            shares: is_idle || self.shared.hosts.are_many() && self.untaken() == 0,
+            shares: is_idle || self.shared.hosts.are_many() && self.slots.untaken() == 0,
             passes_over: &|host| self.passes_over(host),
             has: &|open| own.contains(&Arc::as_ptr(open)),
         })
@@ -93,7 +93,7 @@ impl LaneState {
     /// away and others go first.
     fn passes_over(&self, host: HostId) -> bool {
         let parked = self.many.parked.borrow();
-        let slots = self.slots.borrow();
+        let slots = self.slots.open.borrow();
         let waiting = parked.get(&host).into_iter().flatten().filter_map(|number| slots[*number as usize].as_ref());
         waiting.map(|slot| slot.open.untaken()).sum::<u32>() >= BLOCKED_MAX
             || match self.look(host) {
@@ -121,9 +121,9 @@ impl LaneState {
 
     /// Takes nothing more from a slot, because its host is paused or has no room. If it has never answered, it may take long.
     pub(super) fn park(&self, number: u32, host: HostId) {
-        self.take_no_more(number);
+        self.slots.take_no_more(number);
         let aside = !self.shared.hosts.is_well(host) || !self.shared.hosts.has_answered(host);
-        if let Some(slot) = self.slots.borrow_mut()[number as usize].as_mut() {
+        if let Some(slot) = self.slots.open.borrow_mut()[number as usize].as_mut() {
             slot.parked = true;
             self.many.parked.borrow_mut().entry(host).or_default().push(number);
             self.many.parked_objects.set(self.many.parked_objects.get() + cost(slot));
@@ -131,12 +131,12 @@ impl LaneState {
                 self.shared.queue.set_aside(&slot.open);
             }
         }
-        self.hungry.notify_one();
+        self.wakes.hungry.notify_one();
     }
 
     /// Looks at parked slots again, after a tick. Returns whether there is something to take again.
     pub(super) fn unpark_some(&self) -> bool {
-        let before = self.order.borrow().len();
+        let before = self.slots.order.borrow().len();
         let mut hosts: Vec<HostId> = self.many.parked.borrow().keys().copied().collect();
         // Another one is the first each time: there may not be room for all.
         let first = fastrand::usize(..hosts.len().max(1));
@@ -157,7 +157,7 @@ impl LaneState {
                 Gate::Open | Gate::Away => while self.unpark(host).is_some() {},
             }
         }
-        self.order.borrow().len() > before
+        self.slots.order.borrow().len() > before
     }
 
     /// A connection to this host can take more.
@@ -175,12 +175,12 @@ impl LaneState {
         if slots.is_empty() {
             parked.remove(&host);
         }
-        let (number, mut slots) = (number?, self.slots.borrow_mut());
+        let (number, mut slots) = (number?, self.slots.open.borrow_mut());
         let slot = slots[number as usize].as_mut()?;
         slot.parked = false;
         self.many.parked_objects.set(self.many.parked_objects.get() - cost(slot));
         self.shared.queue.take_up(&slot.open);
-        self.order.borrow_mut().insert(0, number);
+        self.slots.order.borrow_mut().insert(0, number);
         Some(())
     }
 }

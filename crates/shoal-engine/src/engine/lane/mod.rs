@@ -7,6 +7,7 @@
 mod many;
 mod probes;
 mod settle;
+mod slots;
 mod take;
 mod waiting;
 mod writes;
@@ -23,6 +24,7 @@ use tokio::sync::Notify;
 
 use self::many::ManyHosts;
 use self::probes::Asked;
+use self::slots::Slots;
 use self::take::Asking;
 use self::writes::Writes;
 use super::coarse_clock::coarse_now;
@@ -55,33 +57,48 @@ const OPEN_TRIES: u32 = 5;
 pub(crate) struct LaneState {
     shared: Arc<Shared>,
     index: usize,
-    slots: RefCell<Vec<Option<LanePartition>>>,
-    /// What writes the objects of each slot. Apart from the slots, which are borrowed for other things meanwhile.
-    partitions: RefCell<Vec<Option<Box<dyn PartitionWriter>>>>,
+    slots: Slots,
     writer: RefCell<Box<dyn Writer>>,
-    /// Numbers of slots that are not in use.
-    free: RefCell<Vec<u32>>,
-    /// Numbers of the slots in use, oldest first: objects are taken from the oldest, so that partitions are complete in
-    /// about the order in which they were handed out and the frontier moves. Of many hosts, only of slots with something to
-    /// take now.
-    order: RefCell<Vec<u32>>,
-    /// Given back: to be fetched as soon as their host is open.
-    again: RefCell<VecDeque<(u32, u32)>>,
-    retries: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
+    waiting: Waiting,
     places: Asked,
     many: ManyHosts,
     /// The object that asks a destination which is paused.
     sink_probe: Cell<Option<(u32, u32)>>,
     last_limit: Cell<usize>,
-    rate_until: Cell<Option<Instant>>,
-    stalled: Cell<Duration>,
+    time: Time,
     ended: Cell<bool>,
-    jobs: Notify,
-    hungry: Notify,
-    /// Objects that wait for the sink to have room wait here.
-    room: Notify,
+    wakes: Wakes,
     /// Writes that the sink has under way, or that wait for another try.
     writes: Writes,
+}
+
+/// Objects that are taken again later, each by its slot and its place there.
+#[derive(Default)]
+struct Waiting {
+    /// Given back: to be fetched as soon as their host is open.
+    again: RefCell<VecDeque<(u32, u32)>>,
+    /// Retries, by when they are due.
+    due: RefCell<BinaryHeap<Reverse<(Instant, u32, u32)>>>,
+}
+
+/// What a lane waits for.
+#[derive(Default)]
+struct Wakes {
+    /// There may be another job.
+    jobs: Notify,
+    /// There may be another partition.
+    hungry: Notify,
+    /// The sink may have room for an object.
+    room: Notify,
+}
+
+/// Time that is not the network's.
+#[derive(Default)]
+struct Time {
+    /// Until when `limit_rate` holds the lane.
+    rate_until: Cell<Option<Instant>>,
+    /// How long it has been busy writing.
+    stalled: Cell<Duration>,
 }
 
 /// Runs lane `index` to its end. Errors stop the whole run.
@@ -102,24 +119,17 @@ impl LaneState {
         let state = Rc::new(LaneState {
             shared: shared.clone(),
             index,
-            slots: RefCell::default(),
-            partitions: RefCell::default(),
+            slots: Slots::default(),
             writer: RefCell::new(shared.sink.writer(index, shared.wake(index)).map_err(Error::of_sink)?),
             writes: Writes::default(),
-            free: RefCell::default(),
-            order: RefCell::default(),
-            again: RefCell::default(),
-            retries: RefCell::default(),
-            places: RefCell::new(Places::new(shared.hanging_max)),
+            waiting: Waiting::default(),
+            places: RefCell::new(Places::new(shared.parallel.hanging_max)),
             many: ManyHosts::default(),
             sink_probe: Cell::new(None),
             last_limit: Cell::new(0),
-            rate_until: Cell::new(None),
-            stalled: Cell::new(Duration::ZERO),
+            time: Time::default(),
             ended: Cell::new(false),
-            jobs: Notify::new(),
-            hungry: Notify::new(),
-            room: Notify::new(),
+            wakes: Wakes::default(),
         });
         let mut fetcher = shared.source.fetcher(index)?;
         fetcher.report_to(&shared.findings);
@@ -132,7 +142,7 @@ impl LaneState {
             }
         });
         drop(local); // tasks of the fetcher, and with them their bodies, end before their slots are discarded
-        state.discard();
+        state.slots.discard();
         // Not dropped: that would wait for a name that is being looked up, for as long as its server takes.
         runtime.shutdown_background();
         result
@@ -141,7 +151,7 @@ impl LaneState {
     async fn feed(&self, fetcher: &dyn Fetcher) -> Error {
         loop {
             let changed = self.shared.queue.changed(self.index);
-            if self.untaken() < self.low_water() || self.shared.queue.is_finished() {
+            if self.slots.untaken() < self.low_water() || self.shared.queue.is_finished() {
                 match self.next_partition() {
                     Dequeued::Partition(open) => match self.open(fetcher, open).await {
                         Ok(()) => continue,
@@ -150,18 +160,18 @@ impl LaneState {
                     Dequeued::Wait => {}
                     Dequeued::Finished => {
                         self.ended.set(true);
-                        self.jobs.notify_waiters();
+                        self.wakes.jobs.notify_waiters();
                         std::future::pending::<()>().await;
                     }
                 }
             }
             tokio::select! {
                 () = changed => {}
-                () = self.hungry.notified() => {}
+                () = self.wakes.hungry.notified() => {}
                 () = self.shared.room[self.index].notified() => {
                     self.collect_writes();
-                    self.room.notify_waiters();
-                    self.jobs.notify_waiters();
+                    self.wakes.room.notify_waiters();
+                    self.wakes.jobs.notify_waiters();
                 }
             }
         }
@@ -185,26 +195,10 @@ impl LaneState {
         }
         let directories = Box::new(entries.clone());
         let writer = self.writer.borrow_mut().open(&open.partition, open.mode, directories).map_err(Error::of_sink)?;
-        let number = self.add_slot(LanePartition::new(open.clone(), entries, self.shared.writing), writer);
+        let number = self.slots.add(LanePartition::new(open.clone(), entries, self.shared.writing), writer);
         self.close_if_settled(number);
-        self.jobs.notify_waiters();
+        self.wakes.jobs.notify_waiters();
         Ok(())
-    }
-
-    fn add_slot(&self, slot: LanePartition, writer: Box<dyn PartitionWriter>) -> u32 {
-        let (mut slots, mut partitions) = (self.slots.borrow_mut(), self.partitions.borrow_mut());
-        let free = self.free.borrow_mut().pop().map_or_else(
-            || {
-                slots.push(None);
-                partitions.push(None);
-                slots.len() - 1
-            },
-            |free| free as usize,
-        );
-        slots[free] = Some(slot);
-        partitions[free] = Some(writer);
-        self.order.borrow_mut().push(free as u32);
-        free as u32
     }
 
     async fn clock(&self) {
@@ -215,25 +209,25 @@ impl LaneState {
             add(&self.counters().beats, 1);
             self.many.tick();
             let has_more = self.unpark_some();
-            let due = self.retries.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
+            let due = self.waiting.due.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();
             if due
                 || has_more
-                || !self.again.borrow().is_empty()
-                || self.rate_until.get().is_some()
+                || !self.waiting.again.borrow().is_empty()
+                || self.time.rate_until.get().is_some()
                 || self.shared.hosts.any_gated()
                 || self.shared.destination.any_gated()
                 || self.last_limit.replace(limit) != limit
                 || self.in_flight() == 0
             {
-                self.jobs.notify_waiters();
+                self.wakes.jobs.notify_waiters();
             }
             if self.write_due() | self.collect_writes() {
-                self.room.notify_waiters();
-                self.jobs.notify_waiters();
+                self.wakes.room.notify_waiters();
+                self.wakes.jobs.notify_waiters();
             }
-            if self.is_idle() || self.shared.hosts.are_many() && self.untaken() < self.low_water() {
-                self.hungry.notify_one();
+            if self.is_idle() || self.shared.hosts.are_many() && self.slots.untaken() < self.low_water() {
+                self.wakes.hungry.notify_one();
             }
         }
     }
@@ -243,13 +237,7 @@ impl LaneState {
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight() == 0 && self.slots.borrow().iter().all(Option::is_none)
-    }
-
-    /// Objects that this lane can take: not those of a host that takes no request now.
-    fn untaken(&self) -> u32 {
-        let (order, slots) = (self.order.borrow(), self.slots.borrow());
-        order.iter().filter_map(|number| slots[*number as usize].as_ref()).map(|slot| slot.open.untaken()).sum()
+        self.in_flight() == 0 && self.slots.open.borrow().iter().all(Option::is_none)
     }
 
     /// Below this many objects to take, the next partition is opened.
@@ -261,7 +249,7 @@ impl LaneState {
     /// unless a lane that is needed does.
     fn limit(&self) -> usize {
         match self.share() {
-            0 => usize::from(self.slots.borrow().iter().flatten().any(|slot| self.is_left_to_this_lane(slot))),
+            0 => usize::from(self.slots.open.borrow().iter().flatten().any(|slot| self.is_left_to_this_lane(slot))),
             share => share,
         }
     }
@@ -276,12 +264,12 @@ impl LaneState {
 
     /// Lanes that share what is in flight.
     fn needed(&self) -> usize {
-        self.shared.busy_lanes(self.shared.target.load(Relaxed))
+        self.shared.busy_lanes(self.shared.parallel.target.load(Relaxed))
     }
 
     /// This lane's part of what is in flight; 0 while fewer lanes do.
     fn share(&self) -> usize {
-        let target = self.shared.target.load(Relaxed);
+        let target = self.shared.parallel.target.load(Relaxed);
         let busy = self.shared.busy_lanes(target);
         if self.index >= busy {
             return 0;
@@ -293,26 +281,11 @@ impl LaneState {
         &self.shared.counters.lanes[self.index]
     }
 
-    /// Drops what is not sealed: it is not committed.
-    fn discard(&self) {
-        self.slots.borrow_mut().clear();
-        self.partitions.borrow_mut().clear();
-    }
-
-    /// Calls the writer of a slot.
-    fn partition<T>(&self, slot: u32, call: impl FnOnce(&mut dyn PartitionWriter) -> Result<T>) -> Result<T> {
-        let mut partitions = self.partitions.borrow_mut();
-        match partitions.get_mut(slot as usize) {
-            Some(Some(writer)) => call(&mut **writer).map_err(Error::of_sink),
-            _ => Err(Error::new(Kind::Internal, "an object was written after its partition was closed")),
-        }
-    }
-
     /// The same, for what may take time: network deadlines do not count it.
     fn timed<T>(&self, slot: u32, call: impl FnOnce(&mut dyn PartitionWriter) -> Result<T>) -> Result<T> {
         let before = coarse_now();
-        let result = self.partition(slot, call);
-        self.stalled.set(self.stalled.get() + coarse_now().saturating_sub(before));
+        let result = self.slots.write(slot, call);
+        self.time.stalled.set(self.time.stalled.get() + coarse_now().saturating_sub(before));
         result
     }
 }
@@ -328,7 +301,7 @@ impl BodyClock for LaneState {
             std::thread::sleep(nap);
             wait -= nap;
         }
-        self.stalled.set(self.stalled.get() + time + slept.elapsed());
+        self.time.stalled.set(self.time.stalled.get() + time + slept.elapsed());
     }
 }
 
@@ -345,13 +318,13 @@ impl Lane for Handle {
     }
 
     fn wake(&self) -> LocalFuture<'_, ()> {
-        Box::pin(self.0.jobs.notified())
+        Box::pin(self.0.wakes.jobs.notified())
     }
 
     fn limits(&self) -> Limits {
         // One waits even where none may be in flight, to learn of the end.
         let in_flight = self.0.limit().max(1);
-        let is_ending = (self.0.untaken() as usize) < in_flight && self.0.shared.queue.is_empty();
+        let is_ending = (self.0.slots.untaken() as usize) < in_flight && self.0.shared.queue.is_empty();
         let is_crowded = self.0.in_flight() * 2 >= in_flight;
         Limits { in_flight, depth: (in_flight / CONNECTIONS_MIN).max(1), is_crowded, is_ending }
     }
@@ -360,7 +333,8 @@ impl Lane for Handle {
         // Not timed: the time is the reading's.
         let result = self
             .0
-            .partition(job.slot, |writer| writer.put_in_place(job.index, &job.name, &mut |space| read(&job, space)));
+            .slots
+            .write(job.slot, |writer| writer.put_in_place(job.index, &job.name, &mut |space| read(&job, space)));
         let (bytes, result) = match result {
             Ok(None) => return Some(job),
             Ok(Some(bytes)) => (bytes, Ok(Put::Written)),
@@ -417,7 +391,7 @@ impl Lane for Handle {
     fn begin<'a>(&'a self, job: &'a Job, meta: &'a ObjectMeta) -> LocalFuture<'a, Result<Body>> {
         Box::pin(async move {
             loop {
-                let room = self.0.room.notified(); // made before the sink is asked, so that no wake-up is missed
+                let room = self.0.wakes.room.notified(); // made before the sink is asked, so that no wake-up is missed
                 match self.0.timed(job.slot, |writer| writer.begin(job.index, &job.name, meta))? {
                     Some(writer) => {
                         self.0.begins(job);
@@ -435,7 +409,7 @@ impl Lane for Handle {
             Ok(()) => {
                 let before = Instant::now();
                 let put = writer.finish().map_err(Error::of_sink);
-                self.0.stalled.set(self.0.stalled.get() + before.elapsed());
+                self.0.time.stalled.set(self.0.time.stalled.get() + before.elapsed());
                 match put {
                     Ok(Put::Later) => self.0.write_later(job, &meta, bytes),
                     put => self.0.stored(job, put, bytes, meta.unverified),
@@ -479,7 +453,7 @@ impl Lane for Handle {
     }
 
     fn stalled(&self) -> Duration {
-        self.0.stalled.get()
+        self.0.time.stalled.get()
     }
 
     fn wasted(&self, bytes: u64) {

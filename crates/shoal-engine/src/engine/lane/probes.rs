@@ -32,13 +32,13 @@ impl LaneState {
 
     /// See `Lane::hangs`.
     pub(super) fn hangs(&self, job: JobId, why: Hangs) {
-        let Some(host) = self.host(job.slot, job.index) else { return };
+        let Some(host) = self.slots.host(job.slot, job.index) else { return };
         if let Hangs::Silent { is_connected } = why {
             self.shared.hosts.hangs(host, is_connected);
             self.add_probe(job.slot, job.index);
         }
         sub(&self.counters().in_flight, u64::from(self.places.borrow_mut().hangs(job)));
-        self.jobs.notify_waiters();
+        self.wakes.jobs.notify_waiters();
     }
 
     /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
@@ -50,7 +50,7 @@ impl LaneState {
 
     /// See `Lane::arrives`.
     pub(super) fn arrives(&self, job: JobId) {
-        if let Some(host) = self.host(job.slot, job.index) {
+        if let Some(host) = self.slots.host(job.slot, job.index) {
             let probe = self.take_probe(job);
             self.shared.hosts.arrives(host, probe);
         }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::super::doubles::Double;
-use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::{LanePartition, failed};
 use super::super::message::{Gone, Message};
 use super::super::progress::{add, sub};
@@ -29,33 +28,26 @@ impl LaneState {
         self.places.borrow_mut().ends();
         sub(&self.counters().in_flight, 1);
         self.shared.budget.release(WHOLE_MAX as u64);
-        if let Some(slot) = self.slots.borrow_mut()[job.slot as usize].as_mut() {
+        if let Some(slot) = self.slots.open.borrow_mut()[job.slot as usize].as_mut() {
             slot.in_flight -= 1;
             outcome(slot);
         }
         self.close_if_settled(job.slot);
     }
 
-    /// Tells the sink that an entry is not written with this partition.
-    pub(super) fn skip_in_sink(&self, slot: u32, index: u32) {
-        if let Some(Some(writer)) = self.partitions.borrow_mut().get_mut(slot as usize) {
-            writer.skip(index);
-        }
-    }
-
     pub(super) fn close_if_settled(&self, number: u32) {
         let slot = {
-            let mut slots = self.slots.borrow_mut();
+            let mut slots = self.slots.open.borrow_mut();
             let settled = slots[number as usize].as_ref().is_some_and(LanePartition::is_settled);
             if !settled {
                 return;
             }
-            self.take_no_more(number);
+            self.slots.take_no_more(number);
             slots[number as usize].take()
         };
-        self.free.borrow_mut().push(number);
+        self.slots.free.borrow_mut().push(number);
         slot.iter().for_each(|slot| self.many.forget(slot, number));
-        let writer = self.partitions.borrow_mut()[number as usize].take();
+        let writer = self.slots.writers.borrow_mut()[number as usize].take();
         let (Some(slot), Some(writer)) = (slot, writer) else { return };
         let sealed = match writer.seal() {
             Ok(sealed) => sealed,
@@ -65,7 +57,7 @@ impl LaneState {
             self.shared.queue.completed(&slot.open, complete.bytes);
             self.shared.tell_committer(Message::Complete(Box::new(complete)));
         }
-        self.hungry.notify_one();
+        self.wakes.hungry.notify_one();
     }
 
     /// The sink took the object, or did not.
@@ -82,7 +74,7 @@ impl LaneState {
                         return None;
                     }
                 };
-                let numbers = self.numbers(&job);
+                let numbers = self.slots.numbers(&job);
                 let settled = self.settle_written(&job, put, bytes, unverified);
                 written(job, numbers, Was::Settled(Counted { settled, is_gone }))
             }
@@ -106,7 +98,7 @@ impl LaneState {
         if put != Put::Duplicate || !self.shared.source.properties().is_network {
             return Ok(None);
         }
-        let Some((partition, seq)) = self.numbers(job) else { return Ok(None) };
+        let Some((partition, seq)) = self.slots.numbers(job) else { return Ok(None) };
         let error = Error::new(
             Kind::ShortBody,
             "its bytes are those of another object of this name, which turned out to be wrong after it was written: \
@@ -223,7 +215,7 @@ impl LaneState {
 
     pub(super) fn retry(&self, job: Job, error: Error, probe: bool) {
         if error.kind() == Kind::OutOfFiles {
-            self.shared.out_of_files.fetch_add(1, Relaxed);
+            self.shared.counters.out_of_files.fetch_add(1, Relaxed);
         }
         let error = match error.side() {
             Side::Source => error.host(job.entry().host),
@@ -247,11 +239,11 @@ impl LaneState {
             Verdict::GiveUp => self.give_up(job, error, Some(tried)),
             Verdict::Again(wait) => {
                 add(&self.counters().retries, 1);
-                let held = matches!(self.origin_is_listed(&job), Some(true)) && wait <= HOLD_MAX;
+                let held = matches!(self.slots.origin_is_listed(&job), Some(true)) && wait <= HOLD_MAX;
                 if held {
                     self.hold(job, wait);
                 } else {
-                    self.skip_in_sink(job.slot, job.index);
+                    self.slots.skip_in_sink(job.slot, job.index);
                     // The wait counts as time of trying. The journal keeps whole milliseconds: with one more, no time is left
                     // after the last try.
                     let (tries, trying) = (tried.0, tried.1 + wait + Duration::from_millis(1));
@@ -261,31 +253,20 @@ impl LaneState {
         }
     }
 
-    pub(super) fn origin_is_listed(&self, job: &Job) -> Option<bool> {
-        let slots = self.slots.borrow();
-        let slot = slots.get(job.slot as usize)?.as_ref()?;
-        Some(matches!(slot.open.origin, Origin::Listed))
-    }
-
-    /// The partition that an object is written with, and the one that it is counted in.
-    pub(super) fn numbers(&self, job: &Job) -> Option<(u64, u64)> {
-        self.slots.borrow()[job.slot as usize].as_ref().map(|slot| slot.numbers(job.index))
-    }
-
     pub(super) fn hold(&self, job: Job, wait: Duration) {
-        self.retries.borrow_mut().push(Reverse((Instant::now() + wait, job.slot, job.index)));
+        self.waiting.due.borrow_mut().push(Reverse((Instant::now() + wait, job.slot, job.index)));
         self.settle(&job, |slot| slot.waiting += 1);
     }
 
     pub(super) fn uncount_try(&self, job: &Job, side: Side) {
-        if let Some(slot) = self.slots.borrow_mut()[job.slot as usize].as_mut() {
+        if let Some(slot) = self.slots.open.borrow_mut()[job.slot as usize].as_mut() {
             slot.uncount_try(job.index, side);
         }
     }
 
     pub(super) fn count_try(&self, job: &Job, error: &Error) -> (u32, Duration) {
         let paused = self.shared.hosts_of(error.side()).paused(error.host_id());
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         slots[job.slot as usize].as_mut().map_or((1, Duration::ZERO), |slot| {
             let tried = slot.count_try(job.index, error.side(), paused);
             (tried.count, tried.time(paused))
@@ -298,7 +279,7 @@ impl LaneState {
             self.shared.repeated(&error);
         }
         self.count_failed();
-        self.skip_in_sink(job.slot, job.index);
+        self.slots.skip_in_sink(job.slot, job.index);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));
         self.shared.check_failures(&job.entry(), &error, tried.map_or(1, |tried| tried.0));
     }
@@ -322,14 +303,14 @@ impl LaneState {
         if self.shared.rate.is_limited() {
             let wait = self.shared.rate.spend(bytes);
             if !wait.is_zero() {
-                self.rate_until.set(Some(Instant::now() + wait));
+                self.time.rate_until.set(Some(Instant::now() + wait));
             }
         }
     }
 
     fn skip(&self, job: &Job, reason: Reason) {
         self.count_skipped(reason);
-        self.skip_in_sink(job.slot, job.index);
+        self.slots.skip_in_sink(job.slot, job.index);
         self.settle(job, |slot| slot.skipped(job.index, reason));
     }
 

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::super::in_flight_partition::Origin;
 use super::super::lane_partition::LanePartition;
 use super::super::progress::add;
 use super::{FILES_WAIT, LaneState};
@@ -44,8 +43,8 @@ impl LaneState {
                 }
                 self.asks(&job);
                 self.many.taken();
-                if self.untaken() < self.low_water() {
-                    self.hungry.notify_one();
+                if self.slots.untaken() < self.low_water() {
+                    self.wakes.hungry.notify_one();
                 }
                 Take::Job(job)
             }
@@ -60,10 +59,10 @@ impl LaneState {
     }
 
     fn rate_holds(&self) -> bool {
-        match self.rate_until.get() {
+        match self.time.rate_until.get() {
             Some(until) if Instant::now() < until => true,
             _ => {
-                self.rate_until.set(None);
+                self.time.rate_until.set(None);
                 false
             }
         }
@@ -98,32 +97,23 @@ impl LaneState {
         }
         let mut at = 0;
         loop {
-            let number = *self.order.borrow().get(at)?;
+            let number = *self.slots.order.borrow().get(at)?;
             if let Some(job) = self.next_of(number, asking) {
                 return Some(job);
             }
             // It may have been closed on the way; then another has taken its place.
-            at += usize::from(self.order.borrow().get(at) == Some(&number));
-        }
-    }
-
-    /// Takes nothing from a slot any more, or not now.
-    pub(super) fn take_no_more(&self, number: u32) {
-        let mut order = self.order.borrow_mut();
-        // Mostly the first.
-        if let Some(at) = order.iter().position(|other| *other == number) {
-            order.remove(at);
+            at += usize::from(self.slots.order.borrow().get(at) == Some(&number));
         }
     }
 
     fn due_retry(&self) -> Option<Job> {
-        let mut retries = self.retries.borrow_mut();
+        let mut retries = self.waiting.due.borrow_mut();
         let now = Instant::now();
         let Reverse((at, number, index)) = *retries.peek()?;
         if at > now {
             return None;
         }
-        let gate = self.shared.hosts.gate(self.host(number, index)?);
+        let gate = self.shared.hosts.gate(self.slots.host(number, index)?);
         if gate == Gate::Closed {
             return None;
         }
@@ -133,12 +123,12 @@ impl LaneState {
     }
 
     fn requeued_before(&self) -> Option<Job> {
-        let (number, index) = *self.again.borrow().front()?;
-        let gate = self.shared.hosts.gate(self.host(number, index)?);
+        let (number, index) = *self.waiting.again.borrow().front()?;
+        let gate = self.shared.hosts.gate(self.slots.host(number, index)?);
         if gate == Gate::Closed {
             return None;
         }
-        self.again.borrow_mut().pop_front();
+        self.waiting.again.borrow_mut().pop_front();
         self.job_of_waiting(number, index, gate)
     }
 
@@ -151,7 +141,7 @@ impl LaneState {
     }
 
     pub(super) fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         let slot = slots[number as usize].as_mut()?;
         let name = match self.shared.sink.admit(slot.entries.get(index).name) {
             Ok(name) => name,
@@ -175,149 +165,147 @@ impl LaneState {
         if gate == Gate::Probe {
             self.add_probe(number, index);
         }
-        Some(Job {
-            slot: number,
-            index,
-            entries: slot.entries.clone(),
-            tried: slot.is_tried(index),
-            doubted: slot.is_doubted(index),
-            again: slot.is_again(),
-            name,
-        })
+        Some(job(slot, number, index, name))
     }
 
     /// The next object of a slot that has to be fetched. Those that need not be are settled on the way.
     fn next_of(&self, number: u32, asking: &Asking<'_>) -> Option<Job> {
-        let many = self.shared.hosts.are_many();
         loop {
-            let mut slots = self.slots.borrow_mut();
-            let slot = slots.get_mut(number as usize)?.as_mut()?;
-            if let Some(index) = slot.open.peek()
-                && !self.writer.borrow_mut().has_room(Place { seq: slot.open.partition.seq, index })
-            {
-                return None;
+            match self.before_fresh(number, asking).unwrap_or_else(|| self.take_fresh(number, asking)) {
+                Next::Job(job) => return Some(job),
+                Next::More => {}
+                Next::Nothing => return None,
             }
-            let is_blocked = |host| match self.look(host) {
-                Gate::Open | Gate::Probe => !(asking.has_room)(host) || self.is_held_up(host),
-                Gate::Closed => true,
-                Gate::Away => false,
-            };
-            if !many && slot.open.peek().is_some_and(|index| self.shared.hosts.look(slot.host(index)) == Gate::Closed) {
-                return None;
+        }
+    }
+
+    /// Whether a slot has to wait, or something that was given back comes first.
+    fn before_fresh(&self, number: u32, asking: &Asking<'_>) -> Option<Next> {
+        let many = self.shared.hosts.are_many();
+        let mut slots = self.slots.open.borrow_mut();
+        let Some(Some(slot)) = slots.get_mut(number as usize) else { return Some(Next::Nothing) };
+        if let Some(index) = slot.open.peek() {
+            let place = Place { seq: slot.open.partition.seq, index };
+            let is_closed = || !many && self.shared.hosts.look(slot.host(index)) == Gate::Closed;
+            if !self.writer.borrow_mut().has_room(place) || is_closed() {
+                return Some(Next::Nothing);
             }
-            if let Some(host) = slot.open.host.filter(|_| many) {
-                if (slot.open.untaken() > 0 || !slot.given_back.is_empty()) && is_blocked(host) {
-                    drop(slots);
-                    self.park(number, host);
-                    return None;
-                }
-                // A probe with an object that has not failed yet tells most about its host.
-                let fresh_first = slot.open.untaken() > 0 && !self.shared.hosts.is_well(host);
-                if !fresh_first && let Some(index) = slot.given_back.pop_front() {
-                    drop(slots);
-                    if self.look(host) == Gate::Away {
-                        self.fail_waiting(number, index, host);
-                        continue;
-                    }
-                    return self.again_of(number, index, host);
-                }
-            }
-            let Some(index) = slot.open.take(self.index) else {
-                drop(slots);
-                self.close_if_settled(number);
-                if many {
-                    self.take_no_more(number);
-                }
-                return None;
-            };
-            let entry = slot.entries.get(index);
-            match self.admit(&entry) {
-                Admit::Fetch(_) if self.shared.options.dry_run => match entry.unlisted {
-                    None => {
-                        slot.written(index, 0, false);
-                        add(&self.counters().written, 1);
-                    }
-                    Some(_) => {
-                        let why = "it represents names that could not be listed";
-                        self.count_failed();
-                        slot.failed(index, &Error::new(Kind::ReadFailed, why), None, None);
-                    }
-                },
-                Admit::Fetch(_) if many && slot.open.host.is_none() && is_blocked(entry.host) => {
-                    // Of a partition of several hosts, it steps aside.
-                    drop(slots);
-                    if !self.defer_unasked(asking, number, index, false) {
-                        self.slots.borrow_mut()[number as usize].as_mut()?.waiting += 1;
-                        self.again.borrow_mut().push_back((number, index));
-                    }
-                    self.close_if_settled(number);
-                    continue;
-                }
-                Admit::Fetch(name) => {
-                    let gate = self.shared.hosts.gate(entry.host);
-                    if gate == Gate::Away {
-                        let error = self.shared.hosts.away(entry.host);
-                        self.fail_unasked(slot, index, error);
-                        self.skip_in_sink(number, index);
-                        if slot.is_settled() {
-                            drop(slots);
-                            self.close_if_settled(number);
-                            return None;
-                        }
-                        continue;
-                    }
-                    if gate == Gate::Closed {
-                        slot.waiting += 1;
-                        drop(slots);
-                        self.wait_again(number, index);
-                        return None;
-                    }
-                    if gate == Gate::Probe {
-                        self.add_probe(number, index);
-                    }
-                    slot.in_flight += 1;
-                    let tried = matches!(slot.open.origin, Origin::Retried(_));
-                    return Some(Job {
-                        slot: number,
-                        index,
-                        entries: slot.entries.clone(),
-                        tried,
-                        doubted: slot.is_doubted(index),
-                        again: slot.is_again(),
-                        name,
-                    });
-                }
-                Admit::Make(name) => {
-                    drop(slots);
-                    self.make_directory(number, index, &name);
-                    if self.shared.cancel.is_raised() || self.slots.borrow()[number as usize].is_none() {
-                        return None;
-                    }
-                    continue;
-                }
-                Admit::Skip(reason) => {
-                    slot.skipped(index, reason);
-                    self.count_skipped(reason);
-                    self.skip_in_sink(number, index);
-                }
-                Admit::Refuse(error) if error.class() == Class::Run => {
-                    self.shared.cancel.fail(error.of_sink());
-                    slot.waiting += 1; // stays unfinished
-                    return None;
-                }
-                Admit::Refuse(error) => {
-                    let error = error.within(slot.entries.within(index).as_deref());
-                    self.count_failed();
-                    self.shared.check_failures(&entry, &error, 1);
-                    slot.failed(index, &error, None, None);
-                    self.skip_in_sink(number, index);
-                }
-            }
-            let settled = slot.is_settled();
+        }
+        let host = slot.open.host.filter(|_| many)?;
+        let has_fresh = slot.open.untaken() > 0;
+        if (has_fresh || !slot.given_back.is_empty()) && self.is_blocked(host, asking) {
             drop(slots);
-            if settled {
+            self.park(number, host);
+            return Some(Next::Nothing);
+        }
+        if has_fresh && !self.shared.hosts.is_well(host) {
+            return None; // a probe with an object that has not failed yet tells most about its host
+        }
+        let index = slot.given_back.pop_front()?;
+        drop(slots);
+        if self.look(host) == Gate::Away {
+            self.fail_waiting(number, index, host);
+            return Some(Next::More);
+        }
+        Some(self.again_of(number, index, host).map_or(Next::Nothing, Next::Job))
+    }
+
+    /// Whether no object of this host can be requested now, and none fails.
+    fn is_blocked(&self, host: HostId, asking: &Asking<'_>) -> bool {
+        match self.look(host) {
+            Gate::Open | Gate::Probe => !(asking.has_room)(host) || self.is_held_up(host),
+            Gate::Closed => true,
+            Gate::Away => false,
+        }
+    }
+
+    /// Takes an entry that no lane has taken.
+    fn take_fresh(&self, number: u32, asking: &Asking<'_>) -> Next {
+        let mut slots = self.slots.open.borrow_mut();
+        let Some(Some(slot)) = slots.get_mut(number as usize) else { return Next::Nothing };
+        let Some(index) = slot.open.take(self.index) else {
+            drop(slots);
+            self.close_if_settled(number);
+            if self.shared.hosts.are_many() {
+                self.slots.take_no_more(number);
+            }
+            return Next::Nothing;
+        };
+        let entry = slot.entries.get(index);
+        match self.admit(&entry) {
+            Admit::Fetch(name) if !self.shared.options.dry_run => {
+                drop(slots);
+                return self.fetch(number, index, name, asking);
+            }
+            Admit::Fetch(_) if entry.unlisted.is_some() => {
+                let why = "it represents names that could not be listed";
+                self.count_failed();
+                slot.failed(index, &Error::new(Kind::ReadFailed, why), None, None);
+            }
+            Admit::Fetch(_) => {
+                slot.written(index, 0, false);
+                add(&self.counters().written, 1);
+            }
+            Admit::Make(name) => {
+                drop(slots);
+                self.make_directory(number, index, &name);
+                return if self.shared.cancel.is_raised() { Next::Nothing } else { Next::More };
+            }
+            Admit::Skip(reason) => {
+                slot.skipped(index, reason);
+                self.count_skipped(reason);
+                self.slots.skip_in_sink(number, index);
+            }
+            Admit::Refuse(error) if error.class() == Class::Run => {
+                self.shared.cancel.fail(error.of_sink());
+                slot.waiting += 1; // stays unfinished
+                return Next::Nothing;
+            }
+            Admit::Refuse(error) => {
+                self.fail_unasked(slot, index, error);
+                self.slots.skip_in_sink(number, index);
+            }
+        }
+        drop(slots);
+        self.close_if_settled(number);
+        Next::More
+    }
+
+    /// Requests an entry that was taken, if its host takes a request.
+    fn fetch(&self, number: u32, index: u32, name: ObjectKey, asking: &Asking<'_>) -> Next {
+        let (hosts, Some(host)) = (&self.shared.hosts, self.slots.host(number, index)) else { return Next::Nothing };
+        let mut slots = self.slots.open.borrow_mut();
+        let Some(Some(slot)) = slots.get_mut(number as usize) else { return Next::Nothing };
+        if hosts.are_many() && slot.open.host.is_none() && self.is_blocked(host, asking) {
+            // Of a partition of several hosts, it steps aside.
+            drop(slots);
+            if !self.defer_unasked(asking, number, index, false) {
+                self.slots.open.borrow_mut()[number as usize].iter_mut().for_each(|slot| slot.waiting += 1);
+                self.waiting.again.borrow_mut().push_back((number, index));
+            }
+            self.close_if_settled(number);
+            return Next::More;
+        }
+        match hosts.gate(host) {
+            Gate::Away => {
+                self.fail_unasked(slot, index, hosts.away(host));
+                drop(slots);
+                self.slots.skip_in_sink(number, index);
                 self.close_if_settled(number);
-                return None;
+                Next::More
+            }
+            Gate::Closed => {
+                slot.waiting += 1;
+                drop(slots);
+                self.wait_again(number, index);
+                Next::Nothing
+            }
+            gate => {
+                if gate == Gate::Probe {
+                    self.add_probe(number, index);
+                }
+                slot.in_flight += 1;
+                Next::Job(job(slot, number, index, name))
             }
         }
     }
@@ -325,7 +313,7 @@ impl LaneState {
     /// Has the sink make a directory that nothing else would bring along, and settles the entry that stands for it.
     fn make_directory(&self, number: u32, index: u32, name: &ObjectKey) {
         let made = self.timed(number, |writer| writer.directory(name));
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return };
         match made {
             Ok(()) => {
@@ -346,8 +334,8 @@ impl LaneState {
                 }
                 Class::Retry if error.kind() == Kind::OutOfFiles => {
                     slot.waiting += 1;
-                    self.shared.out_of_files.fetch_add(1, Relaxed);
-                    self.retries.borrow_mut().push(Reverse((Instant::now() + FILES_WAIT, number, index)));
+                    self.shared.counters.out_of_files.fetch_add(1, Relaxed);
+                    self.waiting.due.borrow_mut().push(Reverse((Instant::now() + FILES_WAIT, number, index)));
                     return;
                 }
                 Class::Retry => {
@@ -365,7 +353,7 @@ impl LaneState {
                     };
                     if let Some(wait) = wait {
                         slot.waiting += 1;
-                        self.retries.borrow_mut().push(Reverse((Instant::now() + wait, number, index)));
+                        self.waiting.due.borrow_mut().push(Reverse((Instant::now() + wait, number, index)));
                         return;
                     }
                     let error = error.within(slot.entries.within(index).as_deref());
@@ -376,7 +364,7 @@ impl LaneState {
             },
         }
         drop(slots);
-        self.skip_in_sink(number, index);
+        self.slots.skip_in_sink(number, index);
         self.close_if_settled(number);
     }
 
@@ -399,10 +387,27 @@ impl LaneState {
             Err(error) => Admit::Refuse(error),
         }
     }
+}
 
-    pub(super) fn host(&self, number: u32, index: u32) -> Option<HostId> {
-        Some(self.slots.borrow().get(number as usize)?.as_ref()?.host(index))
+fn job(slot: &LanePartition, number: u32, index: u32, name: ObjectKey) -> Job {
+    Job {
+        slot: number,
+        index,
+        entries: slot.entries.clone(),
+        tried: slot.is_tried(index),
+        doubted: slot.is_doubted(index),
+        again: slot.is_again(),
+        name,
     }
+}
+
+/// What comes of a look at a slot.
+enum Next {
+    Job(Job),
+    /// Something was settled; look again.
+    More,
+    /// Nothing can be taken from it now.
+    Nothing,
 }
 
 /// Whether an entry is a directory that the sink is to have.

@@ -17,16 +17,16 @@ const AGAIN_LOOKS: usize = 64;
 impl LaneState {
     /// An object waits until it can be taken again.
     pub(super) fn wait_again(&self, number: u32, index: u32) {
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         match slots[number as usize].as_mut() {
             Some(slot) if slot.open.host.is_some() && self.shared.hosts.are_many() => {
                 slot.given_back.push_back(index);
-                let mut order = self.order.borrow_mut();
+                let mut order = self.slots.order.borrow_mut();
                 if !slot.parked && !order.contains(&number) {
                     order.insert(0, number);
                 }
             }
-            _ => self.again.borrow_mut().push_back((number, index)),
+            _ => self.waiting.again.borrow_mut().push_back((number, index)),
         }
     }
 
@@ -34,10 +34,10 @@ impl LaneState {
     /// have their turn later, or leave their partition.
     pub(super) fn waiting_of_many(&self, asking: &Asking<'_>) -> Option<Job> {
         self.all_due_wait_again();
-        let looks = self.again.borrow().len().min(AGAIN_LOOKS);
+        let looks = self.waiting.again.borrow().len().min(AGAIN_LOOKS);
         for _ in 0..looks {
-            let (number, index) = self.again.borrow_mut().pop_front()?;
-            let host = self.host(number, index)?;
+            let (number, index) = self.waiting.again.borrow_mut().pop_front()?;
+            let host = self.slots.host(number, index)?;
             let look = match self.look(host) {
                 Gate::Away => self.shared.hosts.look(host), // it may be back since the last tick
                 look => look,
@@ -50,7 +50,7 @@ impl LaneState {
             match if is_asked { self.shared.hosts.gate(host) } else { look } {
                 Gate::Away => self.fail_waiting(number, index, host),
                 gate if is_asked && gate != Gate::Closed => return self.job_of_waiting(number, index, gate),
-                _ => self.again.borrow_mut().push_back((number, index)),
+                _ => self.waiting.again.borrow_mut().push_back((number, index)),
             }
         }
         None
@@ -60,7 +60,7 @@ impl LaneState {
     fn all_due_wait_again(&self) {
         let now = Instant::now();
         loop {
-            let mut retries = self.retries.borrow_mut();
+            let mut retries = self.waiting.due.borrow_mut();
             let is_due = retries.peek().is_some_and(|Reverse((at, ..))| *at <= now);
             let Some(Reverse((_, number, index))) = is_due.then(|| retries.pop()).flatten() else { return };
             drop(retries);
@@ -82,11 +82,11 @@ impl LaneState {
     /// the others of that can be committed. Returns whether it did. A stream cannot be read again. `waits`: it is one of
     /// those that wait.
     pub(super) fn defer_unasked(&self, asking: &Asking<'_>, number: u32, index: u32, waits: bool) -> bool {
-        let Some(host) = self.host(number, index) else { return false };
+        let Some(host) = self.slots.host(number, index) else { return false };
         let has_room = (asking.has_room)(host);
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return false };
-        if self.shared.reads_once || !matches!(slot.open.origin, Origin::Listed) {
+        if self.shared.source.properties().once || !matches!(slot.open.origin, Origin::Listed) {
             return false;
         }
         let hosts = &self.shared.hosts;
@@ -96,7 +96,7 @@ impl LaneState {
         let tried = slot.tried_so_far(index, self.shared.hosts.paused(host));
         slot.failed(index, &error, Some(tried), Some(wait));
         drop(slots);
-        self.skip_in_sink(number, index);
+        self.slots.skip_in_sink(number, index);
         if waits {
             self.close_if_settled(number);
         }
@@ -109,28 +109,28 @@ impl LaneState {
     pub(super) fn defer_hung(&self, job: &Job, error: &Error) -> bool {
         let hosts = &self.shared.hosts;
         let Some(wait) = hosts.wait_of_others(error.host_id()) else { return false };
-        let tried = match self.slots.borrow_mut()[job.slot as usize].as_mut() {
+        let tried = match self.slots.open.borrow_mut()[job.slot as usize].as_mut() {
             Some(slot) if slot.open.host.is_none() && matches!(slot.open.origin, Origin::Listed) => {
                 slot.tried_so_far(job.index, hosts.paused(error.host_id()))
             }
             _ => return false,
         };
-        if self.shared.reads_once {
+        if self.shared.source.properties().once {
             return false;
         }
-        self.skip_in_sink(job.slot, job.index);
+        self.slots.skip_in_sink(job.slot, job.index);
         self.settle(job, |slot| slot.failed(job.index, error, Some(tried), Some(wait)));
         true
     }
 
     /// An object that waits for a host which stays away has failed.
     pub(super) fn fail_waiting(&self, number: u32, index: u32, host: HostId) {
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.open.borrow_mut();
         let Some(slot) = slots[number as usize].as_mut() else { return };
         slot.waiting -= 1;
         self.fail_unasked(slot, index, self.shared.hosts.away(host));
         drop(slots);
-        self.skip_in_sink(number, index);
+        self.slots.skip_in_sink(number, index);
         self.close_if_settled(number);
     }
 }

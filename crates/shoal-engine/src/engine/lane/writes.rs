@@ -78,7 +78,7 @@ impl LaneState {
 
     /// What the source may withdraw.
     fn written_later(&self, write: &Write) -> Option<Written> {
-        let (partition, counted) = self.numbers(&write.job)?;
+        let (partition, counted) = self.slots.numbers(&write.job)?;
         let (entries, index, was) = (write.job.entries.clone(), write.job.index, Was::Later(write.was.clone()));
         Some(Written { partition, counted, entries, index, was })
     }
@@ -93,10 +93,10 @@ impl LaneState {
             return false;
         }
         let before = self.places.borrow().in_flight();
-        let slots = self.partitions.borrow().len() as u32;
+        let slots = self.slots.writers.borrow().len() as u32;
         for slot in 0..slots {
             loop {
-                let completed = match self.partitions.borrow_mut().get_mut(slot as usize) {
+                let completed = match self.slots.writers.borrow_mut().get_mut(slot as usize) {
                     Some(Some(writer)) => writer.completed(),
                     _ => None,
                 };
@@ -145,7 +145,7 @@ impl LaneState {
         };
         let Write { job, meta, bytes, probe, was, .. } = write;
         self.shared.destination.succeeded(DESTINATION, probe);
-        let numbers = self.numbers(&job);
+        let numbers = self.slots.numbers(&job);
         let settled = self.settle_written(&job, put, bytes, meta.unverified);
         let counted = Counted { settled, is_gone };
         if let Later::Withdrawn(wrote, error) = was.replace(Later::Failed) {
@@ -174,7 +174,7 @@ impl LaneState {
         };
         let (slot, index) = (write.job.slot, write.job.index);
         self.writes.waiting.borrow_mut().push(Reverse((Instant::now() + wait, slot, index)));
-        self.shared.writes_waiting.fetch_add(1, Relaxed);
+        self.shared.counters.writes_waiting.fetch_add(1, Relaxed);
         self.keep(Write { probe: false, retried: true, ..write });
     }
 
@@ -209,7 +209,7 @@ impl LaneState {
     /// is fetched to ask it.
     pub(super) fn sink_gate(&self) -> Gate {
         let retry = &self.shared.destination;
-        if self.shared.writes_waiting.load(Relaxed) == 0 {
+        if self.shared.counters.writes_waiting.load(Relaxed) == 0 {
             return retry.gate(DESTINATION);
         }
         match retry.look(DESTINATION) {
@@ -237,7 +237,7 @@ impl LaneState {
                 return;
             }
             let Some(Reverse((_, slot, index))) = self.writes.waiting.borrow_mut().pop() else { return };
-            self.shared.writes_waiting.fetch_sub(1, Relaxed);
+            self.shared.counters.writes_waiting.fetch_sub(1, Relaxed);
             let write = self.writes.open.borrow_mut().remove(&(slot, index));
             let Some((mut write, bytes)) = write.and_then(|mut write| write.payload.take().map(|bytes| (write, bytes)))
             else {

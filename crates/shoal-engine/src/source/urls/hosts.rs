@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use super::UrlsOptions;
 use super::address::Url;
 use super::by_host::ByHost;
-use super::UrlsOptions;
 use crate::error::{HostId, Kind, Result};
 use crate::hosts::{Patience, Targets, Time};
 use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
