@@ -28,12 +28,13 @@ PLAIN = {"name", "object", "error", "partition", "display", "poison", "findings"
 RUST: dict[str, tuple[set[str], str]] = {
     **dict.fromkeys(BASE, (BASE, "it is the vocabulary of all the others, so it knows none of them")),
     "fs": (PLAIN, "fs/ touches files and knows no job"),
-    "http": (PLAIN, "http/ moves bytes and knows the meaning of none"),
+    "hosts": ({"error", "poison"}, "hosts/ judges hosts and knows no engine, source or client"),
+    "http": (PLAIN | {"hosts"}, "http/ moves bytes and knows the meaning of none"),
     "journal": (BASE | {"fs"}, "the journal stores what was committed, wherever it came from"),
-    "source": (BASE | {"fs", "http"}, "a source lists and fetches; sinks and the engine can change without it"),
+    "source": (BASE | {"fs", "hosts", "http"}, "a source lists and fetches; sinks and the engine can change without it"),
     "sink": (BASE | {"fs"}, "a sink writes; sources and the engine can change without it"),
     "engine": (
-        BASE | {"journal"} | SOURCE | SINK,
+        BASE | {"hosts", "journal"} | SOURCE | SINK,
         "the engine knows no format: of source/ and sink/ it sees the traits, named one by one",
     ),
     "transfer": (

@@ -58,6 +58,7 @@ def test_2_000_000_urls_healthy_hosts_take_at_most_1_15_times_as_long_beside_bad
         assert statistics.median(beside / alone for alone, beside in pairs) <= 1.15, pairs
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.timing
 def test_no_object_waits_for_a_slow_host_on_the_same_lane(tmp_path: Path, shoal: Command) -> None:
     with contextlib.ExitStack() as stack:
@@ -82,6 +83,7 @@ def test_hosts_that_pipeline_and_others_do_not_have_the_search_for_workers_begin
         assert jumps < 10, steps  # between few, and hundreds where requests are sent ahead
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.timing
 @pytest.mark.parametrize(("absent", "each"), [(500, 100), (3_000, 5)])
 def test_hundreds_of_absent_hosts_do_not_hold_up_the_others(
@@ -119,7 +121,10 @@ def test_many_hosts_share_few_file_descriptors(tmp_path: Path, shoal: Command) -
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize(("status", "headers"), [(503, {"Retry-After": "1"}), (500, {})])
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(503, {"Retry-After": "1"}), pytest.param(500, {}, marks=pytest.mark.slow(minutes=1))],
+)
 def test_a_host_that_is_well_again_is_asked_while_others_fill_all_workers(
     tmp_path: Path, shoal: Command, status: int, headers: dict[str, str]
 ) -> None:
@@ -141,25 +146,6 @@ def test_a_host_that_is_well_again_is_asked_while_others_fill_all_workers(
         assert done.returncode == 0, done.stderr
         longest = max(later - time for time, later in itertools.pairwise(times))
         assert longest < 2, longest
-
-
-@pytest.mark.slow(minutes=5)
-@pytest.mark.timing
-def test_objects_of_a_host_that_stays_away_fail_a_few_at_a_time_while_others_have_work(tmp_path: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        hosts = Mixed(stack, healthy=17, each=100_000)
-        failed: list[int] = []
-
-        def progress(now: package.Progress) -> None:
-            if hosts.sent() < hosts.wanted:
-                failed.append(now.run.failed)
-
-        names = (hosts.slow.url, hosts.failing.url)
-        lines = (line for line in hosts.lines() if not any(name in line for name in names))
-        source = package.urls(write(tmp_path / "list", lines), retry_timeout=1)
-        report = package.copy(source, "null:", on_error="record", progress=progress)
-        assert (report.written, report.failed) == (hosts.wanted, hosts.each)
-        assert 0 < failed[-1] < hosts.each / 2, failed
 
 
 @pytest.mark.parametrize("options", [("--pipeline", "off"), ("--per-host", "2")], ids=" ".join)

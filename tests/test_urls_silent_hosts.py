@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["hosts"]
 
 
+# Whole runs in virtual time are in crates/shoal-engine/src/hosts/models/; six of these are in `make test`.
 @pytest.mark.timing
-@pytest.mark.parametrize("silent", [black_hole, mute_port])
-@pytest.mark.parametrize(("count", "each"), [(300, 20), (1_500, 5)])
+@pytest.mark.parametrize(
+    ("silent", "count", "each"),
+    [
+        (black_hole, 300, 20),
+        pytest.param(mute_port, 300, 20, marks=pytest.mark.slow(minutes=1)),
+        pytest.param(black_hole, 1_500, 5, marks=pytest.mark.slow(minutes=1)),
+        pytest.param(mute_port, 1_500, 5, marks=pytest.mark.slow(minutes=1)),
+    ],
+)
 def test_hundreds_of_silent_hosts_do_not_hold_up_the_others(
     tmp_path: Path, shoal: Command, hosts: Mixed, silent: Any, count: int, each: int
 ) -> None:
@@ -68,12 +76,13 @@ class SilentLater(UrlServer):
 
 
 SILENT_LATER = [
-    pytest.param(0, 1, id="without_an_answer"),
-    pytest.param(-2, 1, id="in_a_body"),
+    pytest.param(0, 1, id="without_an_answer", marks=pytest.mark.slow(minutes=1)),
+    pytest.param(-2, 1, id="in_a_body", marks=pytest.mark.slow(minutes=1)),
     pytest.param(-2, 10_000, id="in_a_large_body"),
 ]
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.timing
 @pytest.mark.parametrize(("cut", "times"), SILENT_LATER)
 def test_hosts_that_go_silent_later_do_not_hold_up_the_others(
@@ -108,6 +117,7 @@ def test_hosts_that_are_silent_for_a_while_lose_nothing(tmp_path: Path, cut: int
             assert (tmp_path / "out" / f"h{h}" / str(n)).read_text() == f"/h{h}/{n}" * times
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.timing
 def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_nothing(tmp_path: Path) -> None:
     answered: collections.Counter[str] = collections.Counter()
@@ -143,7 +153,7 @@ def test_pipelined_hosts_that_are_silent_for_a_while_hold_up_no_others_and_lose_
         assert took[0] < 100, "a request takes 120 s, the healthy hosts a few"
 
 
-@pytest.mark.parametrize("per_host", [1, 6])
+@pytest.mark.parametrize("per_host", [pytest.param(1, marks=pytest.mark.slow(minutes=1)), 6])
 def test_objects_that_are_never_answered_fail_and_the_others_of_their_host_do_not(
     tmp_path: Path, per_host: int
 ) -> None:
@@ -180,6 +190,7 @@ class Starting(UrlServer):
         return f"http://127.1.0.{host}:{self.authority.rpartition(':')[2]}/h{host}/{number}"
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.parametrize("per_host", [1, 6])
 def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_up(
     tmp_path: Path, per_host: int
@@ -195,6 +206,7 @@ def test_hosts_whose_first_requests_hang_are_asked_again_before_they_are_given_u
         assert (report.written, report.failed, report.total.unfinished) == (1_800, 0, 0)
 
 
+@pytest.mark.slow(minutes=1)
 def test_a_redirect_to_a_host_whose_first_requests_hang_is_followed_again(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         target = Starting(stack)
@@ -207,6 +219,7 @@ def test_a_redirect_to_a_host_whose_first_requests_hang_is_followed_again(tmp_pa
         assert (report.written, report.failed, report.total.unfinished) == (300, 0, 0)
 
 
+@pytest.mark.slow(minutes=1)
 def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up(tmp_path: Path) -> None:
     async def pausing(exchange: Exchange) -> None:
         await exchange.send(exchange.head(200, {"Content-Length": str(len(exchange.body))}))
@@ -233,7 +246,7 @@ def test_a_host_whose_large_object_arrives_again_after_a_silence_is_not_given_up
         assert len(host.asked("large")) == 1
 
 
-@pytest.mark.parametrize("silent", [black_hole, mute_port])
+@pytest.mark.parametrize("silent", [pytest.param(black_hole, marks=pytest.mark.slow(minutes=1)), mute_port])
 def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> None:
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(UrlServer("127.0.0.1"))
@@ -252,6 +265,7 @@ def test_redirects_to_silent_hosts_fail_alone(tmp_path: Path, silent: Any) -> No
         assert all((tmp_path / "out" / "short" / str(n)).read_text() == f"/{n}" for n in range(1, 40, 2))
 
 
+@pytest.mark.slow(minutes=1)
 def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -> None:
     first: dict[str, float] = {}
 
@@ -276,6 +290,7 @@ def test_hosts_that_are_slow_to_answer_at_first_are_waited_for(tmp_path: Path) -
         assert report.seconds < 30
 
 
+@pytest.mark.slow(minutes=1)
 def test_objects_of_hosts_that_stay_away_fail_again_when_only_they_are_left(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(UrlServer("127.0.0.1"))
@@ -289,6 +304,7 @@ def test_objects_of_hosts_that_stay_away_fail_again_when_only_they_are_left(tmp_
             assert all("connection refused" in reason for reason in reasons(tmp_path / "out"))
 
 
+@pytest.mark.slow(minutes=1)
 @pytest.mark.parametrize("options", [{"memory": 64 << 10}, {"workers": 1}], ids=str)
 def test_silent_hosts_are_given_up_also_where_none_may_hang(tmp_path: Path, options: dict[str, Any]) -> None:
     with contextlib.ExitStack() as stack:
@@ -301,6 +317,7 @@ def test_silent_hosts_are_given_up_also_where_none_may_hang(tmp_path: Path, opti
         assert (report.written, report.failed, report.total.unfinished) == (hosts.wanted, 20, 0)
 
 
+@pytest.mark.slow(minutes=1)
 def test_a_silent_host_that_is_there_again_in_time_loses_nothing(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(UrlServer("127.0.0.1"))

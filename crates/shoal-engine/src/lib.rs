@@ -36,7 +36,8 @@
 //! | the outcome, and the counts that must balance | [`report`] |
 //! | what a source must do: files, archives, services, items of a program | [`source`] |
 //! | what a sink must do: directories, a loop of the caller, nothing | [`sink`] |
-//! | the run itself: lanes, retries, commits, the number of workers | [`engine`] |
+//! | the run itself: lanes, commits, the number of workers | [`engine`] |
+//! | retries, and which hosts are paused or stay away | `hosts` |
 //! | what is recorded, and how a run resumes | [`journal`], [`session`] |
 //! | names that are safe to use as paths, and locators of a source | [`Name`], [`ObjectKey`] |
 //! | what can fail, what is retried, what ends a run | [`error`] |

@@ -38,11 +38,6 @@ const DUE_LOOK: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(1);
 /// Objects tried again in one partition.
 const AGAIN_MAX: usize = 100;
-/// With many hosts, more are read at once, so that few partitions have those of one host.
-const AGAIN_MAX_OF_MANY: usize = 5_000;
-/// Partitions of objects to try again that may wait for a lane; and with many hosts, where some wait for their host.
-const AGAIN_AHEAD: usize = 4;
-const AGAIN_AHEAD_OF_MANY: usize = 256;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
 
@@ -430,16 +425,14 @@ impl Committer {
 
     /// Objects whose later try has come become partitions of their own.
     fn hand_out_due(&mut self) -> Result<()> {
-        let many = self.shared.hosts.are_many();
         if self.keeper.journal().deferred() == 0 {
             self.end_retries();
             return Ok(());
         }
-        if self.shared.hosts.any_gated() && !many {
+        if self.shared.hosts.are_all_gated() {
             return Ok(());
         }
-        let (ahead, most) = if many { (AGAIN_AHEAD_OF_MANY, AGAIN_MAX_OF_MANY) } else { (AGAIN_AHEAD, AGAIN_MAX) };
-        while self.shared.queue.again_waiting() < ahead {
+        while let Some(most) = self.shared.queue.takes_again() {
             let mut due = self.keeper.journal().take_due(now_ms(), most)?;
             if due.is_empty() {
                 self.end_retries();

@@ -27,12 +27,17 @@ struct Ahead {
     partitions: usize,
     /// Bytes of their names.
     bytes: usize,
+    /// Partitions of objects to try again.
+    again: usize,
+    /// How many of these objects are read at once.
+    again_objects: usize,
 }
 
 /// 2.5 s of work at 40,000 objects a second.
-const AHEAD: Ahead = Ahead { partitions: 1024, bytes: 16 << 20 };
-/// With many hosts, the partitions of slow and paused ones wait here: 1.6 million objects that the others may overtake.
-const AHEAD_OF_MANY: Ahead = Ahead { partitions: 16_384, bytes: 128 << 20 };
+const AHEAD: Ahead = Ahead { partitions: 1024, bytes: 16 << 20, again: 4, again_objects: 100 };
+/// With many hosts, the partitions of slow and paused ones wait here: 1.6 million objects that the others may overtake. More
+/// of those to try again are read at once, so that few partitions have those of one host.
+const AHEAD_OF_MANY: Ahead = Ahead { partitions: 16_384, bytes: 128 << 20, again: 256, again_objects: 5_000 };
 /// Partitions to try again that are looked at, to find one of a host that takes a request.
 const AGAIN_LOOKS: usize = 64;
 /// Partitions between the frontier and the end of what is listed: 6.5 million objects may overtake a slow one.
@@ -170,9 +175,9 @@ impl Queue {
         self.wake_lanes();
     }
 
-    /// Partitions of objects to try again that wait for a lane.
-    pub fn again_waiting(&self) -> usize {
-        self.state().again.len()
+    /// How many objects to try again it takes now; `None`: enough wait for a lane.
+    pub fn takes_again(&self) -> Option<usize> {
+        (self.state().again.len() < self.ahead.again).then_some(self.ahead.again_objects)
     }
 
     /// The journal holds this mark now.

@@ -36,7 +36,7 @@ const BLOCKED_LANES_MIN: usize = 64;
 /// Objects in flight with many hosts, at least: slow hosts, with six connections each, must not take all that is allowed. The
 /// hosts themselves are protected by the limit on their connections.
 const LEAST_OF_MANY: usize = 256;
-/// Objects of a lane that may hang, because their hosts are silent or slow. Each may take a thread to look up a name (of
+/// Objects of a lane that may hang, because their hosts are silent. Each may take a thread to look up a name (of
 /// 512), four sockets, and what memory an object in flight may take.
 const HANGING_OF_LANE: usize = 400;
 /// Failures shown in the report; all of them are in the journal.

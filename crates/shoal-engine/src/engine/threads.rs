@@ -121,11 +121,11 @@ impl Threads {
             }
             let sums = shared.counters.sums();
             let now = Instant::now();
-            // Of many hosts, one that is slow or away says nothing of the others.
-            let (throttled, silent) = match shared.hosts.are_many() {
-                true => (0, 0),
-                false => (shared.hosts.throttled(), shared.hosts.silent() + shared.findings.late_connections()),
-            };
+            let of_source = shared.hosts.pressure().map(|(throttled, silent)| {
+                (throttled, silent + shared.findings.late_connections(), shared.findings.slow_connections())
+            });
+            let (throttled, late, slow) = of_source.unwrap_or_default();
+            let (sink_throttled, sink_late) = shared.destination.pressure().unwrap_or_default();
             let sample = Sample {
                 now,
                 objects: sums.written + sums.duplicates + sums.unchanged,
@@ -133,9 +133,9 @@ impl Threads {
                 settled: sums.written + sums.skipped + sums.failed,
                 beats: sums.beats,
                 in_flight: sums.in_flight as usize,
-                throttled: throttled + shared.destination.throttled(),
-                late: silent + shared.destination.silent(),
-                slow: if shared.hosts.are_many() { 0 } else { shared.findings.slow_connections() },
+                throttled: throttled + sink_throttled,
+                late: late + sink_late,
+                slow,
                 out_of_files: shared.counters.out_of_files.load(Relaxed),
                 depth: shared.findings.depth(),
                 paused: is_paused(shared),
@@ -171,9 +171,9 @@ impl Threads {
     }
 }
 
-/// Whether nothing can be fetched, or written, for the time being. Of many hosts, some other can still be asked.
+/// Whether nothing can be fetched, or written, for the time being.
 fn is_paused(shared: &Shared) -> bool {
-    shared.hosts.any_gated() && !shared.hosts.are_many() || shared.destination.any_gated()
+    shared.hosts.are_all_gated() || shared.destination.are_all_gated()
 }
 
 /// Time in which threads of this process had a processor, all together.

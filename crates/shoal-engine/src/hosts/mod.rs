@@ -2,7 +2,7 @@
 //!
 //! Source hosts, those to which redirects lead and the destination are one kind of thing here. `host.rs` has what is known of
 //! one and the state that follows, `machine.rs` what happens to all. Both have no clock, lock, or input and output, so
-//! `models.rs` runs them in virtual time. `silence.rs` says when a request hangs, `places.rs` which objects of a lane take
+//! `models/` runs them in virtual time. `silence.rs` says when a request hangs, `places.rs` which objects of a lane take
 //! the place of others, `targets.rs` which redirects are followed. Here: the machine behind one lock, with a quick answer
 //! for hosts of which nothing is remembered, since nearly every object is of one (`sets.rs`). Not here: classes of errors
 //! (`error.rs`), the waiting itself (`engine/lane/`).
@@ -97,6 +97,11 @@ impl Hosts {
     /// Whether some host is paused or cools down.
     pub fn any_gated(&self) -> bool {
         self.glance.known.any_gated()
+    }
+
+    /// Whether none may be asked for the time being. Of many hosts, some other can still be.
+    pub fn are_all_gated(&self) -> bool {
+        self.any_gated() && !self.many
     }
 
     /// What may be done with an object of a host that is to be requested now. A probe is handed out to one caller.
@@ -212,14 +217,10 @@ impl Hosts {
         self.machine().paused_total(self.now())
     }
 
-    /// Answers so far that asked to slow down.
-    pub fn throttled(&self) -> u64 {
-        self.throttled.load(Relaxed)
-    }
-
-    /// Requests so far that had no answer, one for each object.
-    pub fn silent(&self) -> u64 {
-        self.silent.load(Relaxed)
+    /// Answers so far that asked to slow down, and requests without an answer, one for each object. `None` of many hosts:
+    /// what one does says nothing of the others.
+    pub fn pressure(&self) -> Option<(u64, u64)> {
+        (!self.many).then(|| (self.throttled.load(Relaxed), self.silent.load(Relaxed)))
     }
 
     fn now(&self) -> Time {

@@ -1,4 +1,4 @@
-//! The rules for one host, one by one. `models.rs` has whole runs.
+//! The rules for one host, one by one. `models/` has whole runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn an_outage_pauses_the_host_and_one_probe_ends_it() {
     assert_eq!(machine.gate(HOST, s(1.0)), Gate::Probe);
     assert_eq!(machine.gate(HOST, s(1.0)), Gate::Closed, "one probe at a time");
     assert_eq!(machine.failed(&error(Kind::OutOfFiles), 1, ZERO, true, s(1.0)), Verdict::Uncharged);
-    assert_eq!(machine.gate(HOST, s(1.0)), Gate::Probe, "that was none");
+    assert_eq!(machine.gate(HOST, s(1.0)), Gate::Probe, "nothing was asked");
     assert_eq!(machine.failed(&error(Kind::Connect), 1, ZERO, true, s(1.0)), Verdict::Uncharged);
     machine.answered(HOST, false, true, s(1.5));
     assert_eq!(machine.gate(HOST, s(1.2)), Gate::Closed, "an answer that was under way when the pause began");

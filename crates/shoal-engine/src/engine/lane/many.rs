@@ -8,8 +8,10 @@ use std::sync::Arc;
 use super::super::lane_partition::LanePartition;
 use super::super::queue::{Dequeued, Taker};
 use super::LaneState;
+use super::take::Asking;
 use crate::error::HostId;
 use crate::hosts::Gate;
+use crate::source::Job;
 
 /// Objects of a host without room that a lane has parked before it opens no more of them: work until the next one is open.
 const BLOCKED_MAX: u32 = 50;
@@ -87,6 +89,39 @@ impl LaneState {
             passes_over: &|host| self.passes_over(host),
             has: &|open| own.contains(&Arc::as_ptr(open)),
         })
+    }
+
+    /// Whether an object of this partition steps aside while its host takes no request: others may be of other hosts.
+    pub(super) fn steps_aside(&self, slot: &LanePartition) -> bool {
+        slot.open.host.is_none() && self.shared.hosts.are_many()
+    }
+
+    /// Whether all objects of a partition wait for the only host that there is.
+    pub(super) fn waits_in_place(&self, slot: &LanePartition) -> bool {
+        slot.open.host.is_none() && !self.shared.hosts.are_many()
+    }
+
+    /// The next object to fetch.
+    pub(super) fn next_job(&self, asking: &Asking<'_>) -> Option<Job> {
+        let many = self.shared.hosts.are_many();
+        let fresh = || self.fresh(asking);
+        let waiting = || match many {
+            true => self.waiting_of_many(asking),
+            false => self.due_retry().or_else(|| self.requeued_before()),
+        };
+        if !self.shared.hosts.any_gated() {
+            return waiting().or_else(fresh);
+        }
+        if many && self.many.waiting_first() {
+            // Else it would wait as long as some host is paused and others have objects.
+            let job = self.waiting_of_many(asking);
+            if job.is_some() {
+                return job;
+            }
+            self.many.none_waits();
+        }
+        // A probe with an object that has not failed yet tells most about its host.
+        fresh().or_else(waiting)
     }
 
     /// Whether a partition of this host is not opened now: it is paused, or has no room and enough to go on with here, or stays

@@ -226,7 +226,7 @@ impl LaneState {
                 self.wakes.room.notify_waiters();
                 self.wakes.jobs.notify_waiters();
             }
-            if self.is_idle() || self.shared.hosts.are_many() && self.slots.untaken() < self.low_water() {
+            if self.is_idle() || self.slots.untaken() < self.low_water() {
                 self.wakes.hungry.notify_one();
             }
         }

@@ -68,30 +68,8 @@ impl LaneState {
         }
     }
 
-    fn next_job(&self, asking: &Asking<'_>) -> Option<Job> {
-        let many = self.shared.hosts.are_many();
-        let fresh = || self.fresh(asking);
-        let waiting = || match many {
-            true => self.waiting_of_many(asking),
-            false => self.due_retry().or_else(|| self.requeued_before()),
-        };
-        if !self.shared.hosts.any_gated() {
-            return waiting().or_else(fresh);
-        }
-        if many && self.many.waiting_first() {
-            // Else it would wait as long as some host is paused and others have objects.
-            let job = self.waiting_of_many(asking);
-            if job.is_some() {
-                return job;
-            }
-            self.many.none_waits();
-        }
-        // A probe with an object that has not failed yet tells most about its host.
-        fresh().or_else(waiting)
-    }
-
     /// The next entry of the oldest open partition that has one.
-    fn fresh(&self, asking: &Asking<'_>) -> Option<Job> {
+    pub(super) fn fresh(&self, asking: &Asking<'_>) -> Option<Job> {
         if let Some(own) = asking.own {
             self.unpark_one(own);
         }
@@ -106,7 +84,7 @@ impl LaneState {
         }
     }
 
-    fn due_retry(&self) -> Option<Job> {
+    pub(super) fn due_retry(&self) -> Option<Job> {
         let mut retries = self.waiting.due.borrow_mut();
         let now = Instant::now();
         let Reverse((at, number, index)) = *retries.peek()?;
@@ -122,7 +100,7 @@ impl LaneState {
         self.job_of_waiting(number, index, gate)
     }
 
-    fn requeued_before(&self) -> Option<Job> {
+    pub(super) fn requeued_before(&self) -> Option<Job> {
         let (number, index) = *self.waiting.again.borrow().front()?;
         let gate = self.shared.hosts.gate(self.slots.host(number, index)?);
         if gate == Gate::Closed {
@@ -181,17 +159,16 @@ impl LaneState {
 
     /// Whether a slot has to wait, or something that was given back comes first.
     fn before_fresh(&self, number: u32, asking: &Asking<'_>) -> Option<Next> {
-        let many = self.shared.hosts.are_many();
         let mut slots = self.slots.open.borrow_mut();
         let Some(Some(slot)) = slots.get_mut(number as usize) else { return Some(Next::Nothing) };
         if let Some(index) = slot.open.peek() {
             let place = Place { seq: slot.open.partition.seq, index };
-            let is_closed = || !many && self.shared.hosts.look(slot.host(index)) == Gate::Closed;
+            let is_closed = || self.waits_in_place(slot) && self.shared.hosts.look(slot.host(index)) == Gate::Closed;
             if !self.writer.borrow_mut().has_room(place) || is_closed() {
                 return Some(Next::Nothing);
             }
         }
-        let host = slot.open.host.filter(|_| many)?;
+        let host = slot.open.host?;
         let has_fresh = slot.open.untaken() > 0;
         if (has_fresh || !slot.given_back.is_empty()) && self.is_blocked(host, asking) {
             drop(slots);
@@ -226,9 +203,7 @@ impl LaneState {
         let Some(index) = slot.open.take(self.index) else {
             drop(slots);
             self.close_if_settled(number);
-            if self.shared.hosts.are_many() {
-                self.slots.take_no_more(number);
-            }
+            self.slots.take_no_more(number);
             return Next::Nothing;
         };
         let entry = slot.entries.get(index);
@@ -276,8 +251,7 @@ impl LaneState {
         let (hosts, Some(host)) = (&self.shared.hosts, self.slots.host(number, index)) else { return Next::Nothing };
         let mut slots = self.slots.open.borrow_mut();
         let Some(Some(slot)) = slots.get_mut(number as usize) else { return Next::Nothing };
-        if hosts.are_many() && slot.open.host.is_none() && self.is_blocked(host, asking) {
-            // Of a partition of several hosts, it steps aside.
+        if self.steps_aside(slot) && self.is_blocked(host, asking) {
             drop(slots);
             if !self.defer_unasked(asking, number, index, false) {
                 self.slots.open.borrow_mut()[number as usize].iter_mut().for_each(|slot| slot.waiting += 1);

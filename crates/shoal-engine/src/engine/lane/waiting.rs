@@ -19,7 +19,7 @@ impl LaneState {
     pub(super) fn wait_again(&self, number: u32, index: u32) {
         let mut slots = self.slots.open.borrow_mut();
         match slots[number as usize].as_mut() {
-            Some(slot) if slot.open.host.is_some() && self.shared.hosts.are_many() => {
+            Some(slot) if slot.open.host.is_some() => {
                 slot.given_back.push_back(index);
                 let mut order = self.slots.order.borrow_mut();
                 if !slot.parked && !order.contains(&number) {
