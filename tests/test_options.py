@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import sys
 from collections import UserDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +17,7 @@ import command_reference
 import shoal as package
 import signatures
 from shoal import _api, _destinations, _generate, _options, _read, _save, _shoal, _sources, _status, _unzip
-from shoal._options import SOURCES
+from shoal._options import DESCRIBED, SOURCES
 from shoal.cli import _options as cli_options
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
@@ -198,9 +200,13 @@ def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
     assert _shoal.checked("run", _options.given({**untouched, option: same}))[option] in (same, 256 << 20), (
         "what a caller writes stays, also if it is the default"
     )
-    monkeypatch.setenv(f"SHOAL_{name}", "lots")
     (tmp_path / "tree").mkdir()
-    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` must be "):
+    for wrong in ("lots", os.fsdecode(b"\xff")):
+        monkeypatch.setenv(f"SHOAL_{name}", wrong)
+        with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` must be "):
+            package.copy(tmp_path / "tree", tmp_path / "out")
+    monkeypatch.setenv(f"SHOAL_{name}", "9" * 5_000)
+    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` is too large"):
         package.copy(tmp_path / "tree", tmp_path / "out")
 
 
@@ -272,7 +278,7 @@ def test_a_part_is_a_pair_of_whole_numbers(part: Any) -> None:
     assert _shoal.checked("run", {"part": part})["part"] == (1, 3)
 
 
-@pytest.mark.parametrize("part", [(True, 3), (1.0, 3), (3, 3), (1, 2, 3), (-1, 3), "13", 1, b"13"], ids=repr)
+@pytest.mark.parametrize("part", [(True, 3), (1.0, 3), (3, 3), (1, 2, 3), (-1, 3), "13", 1, b"13", (1, 10**5000)])
 def test_what_is_no_part_is_refused(part: Any) -> None:
     with pytest.raises(package.ConfigError, match=r"`part` must be \(index, count\)"):
         _shoal.checked("run", {"part": part})
@@ -289,9 +295,14 @@ WRONG_OF_OTHERS: list[tuple[str, str, Any]] = [
     ("urls", "limit_requests", 0),
     ("list_get", "headers", {"na me": "x"}),
     ("list_get", "headers", {"X": 1}),
+    ("list_get", "headers", {"X": "é"}),
+    ("list_get", "headers", ["ab"]),
+    ("list_get", "headers", 5),
     ("list_get", "pipeline", 1),
     ("list_get", "allow_host", [""]),
     ("list_get", "names_field", ""),
+    ("list_get", "allow_host", [10**5000]),
+    ("urls", "retry_timeout", 1e-9),
     ("parquet", "shard_size", 0),
     ("parquet", "shard_age", -1.0),
 ]
@@ -330,14 +341,53 @@ def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("value", [1 << 32, (1 << 63) - 1, 1 << 63, 10**5000], ids=["2^32", "2^63-1", "2^63", "long"])
-@pytest.mark.parametrize("name", ["max_ratio", "max_entries", "max_depth", "workers", "max_failures"])
-def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
-    (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
-    given: dict[str, Any] = {name: value}
-    most = 65_536 if name == "workers" else 4_294_967_295
-    with pytest.raises(package.ConfigError, match=f"`{name}` is too large: the maximum is {most}"):
-        package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
+NUMBERS = [
+    (table, option)
+    for table in ("run", *DESCRIBED)
+    for option in _options.tables()[table]
+    if option["kind"] in {"count", "number", "seconds", "size", "word-or-count"}
+]
+MOST = {"count": (1 << 32) - 1, "size": sys.maxsize, "seconds": 10**9}
+MOST_OF = {"workers": 65_536, "pipeline": 256, "limit_requests": 10**6}
+
+
+@pytest.mark.parametrize(("table", "option"), NUMBERS, ids=lambda one: one if isinstance(one, str) else one["name"])
+def test_a_number_may_be_the_maximum_and_what_is_larger_is_called_that(table: str, option: _options.Option) -> None:
+    name, kind = option["name"], option["kind"]
+    most = MOST_OF.get(name) or MOST[kind]
+    assert _shoal.checked(table, {name: most})[name] == most
+    texts = [str(most + 1), "99999999T", "9" * 5000] if kind == "size" else []
+    numbers = [float("inf")] if kind in {"seconds", "number"} else []
+    for large in (most + 1, 1 << 64, 10**400, 10**5000, *texts, *numbers):
+        with pytest.raises(package.ConfigError, match=f"^`{name}` is too large: the maximum is {most}$"):
+            _shoal.checked(table, {name: large})
+
+
+def test_a_size_of_chunks_goes_beyond_4_gib(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert len(list(package.read(tmp_path, chunk_size=4 << 30))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("", '""'), (10**30, str(10**30)), (-(10**5000), "a number of many")],
+    ids=["", "exact", "long"],
+)
+def test_what_is_no_text_is_shown_as_it_is_or_not_at_all(value: Any, shown: str) -> None:
+    with pytest.raises(package.ConfigError, match=f"^`name` must be text that is not empty, got {shown}"):
+        package.list_get("http://h", name=value)
+
+
+def test_a_flag_that_is_none_has_its_default() -> None:
+    assert _shoal.checked("run", {"nice": None})["nice"] is False
+    assert _shoal.checked("encode", {"header": None})["header"] is True
+
+
+@pytest.mark.parametrize("name", ["include", "headers"])
+def test_what_the_callers_iterator_raises_is_passed_on(name: str) -> None:
+    given: dict[str, Any] = {name: (1 // zero for zero in [0])}
+    with pytest.raises(ZeroDivisionError):
+        _shoal.checked("list_get" if name == "headers" else "run", given)
 
 
 @pytest.mark.parametrize(

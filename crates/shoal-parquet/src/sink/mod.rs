@@ -36,7 +36,7 @@ use std::time::Duration;
 use shoal_engine::fs::lock::Lock;
 use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
-use shoal_engine::option::{SIZES, Type};
+use shoal_engine::option::Type;
 use shoal_engine::options::group::DESTINATION;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
@@ -67,7 +67,7 @@ shoal_engine::options! {
     /// How files are cut.
     pub struct ParquetOptions {
         /// About how many bytes a file has, as a number or text such as `"128MiB"`.
-        shard_size: u64 = 128 << 20, "Bytes of a file of parquet:DIR.", takes: Type::Size, range: SIZES,
+        shard_size: u64 = 128 << 20, "Bytes of a file of parquet:DIR.", takes: Type::Size,
             metavar: Some("SIZE"), group: DESTINATION;
         /// Seconds after which a file is finished although it is smaller.
         shard_age: Duration = Duration::from_secs(300), "Finish such a file after this long.",
