@@ -39,4 +39,6 @@ mod threads;
 
 pub(crate) use commit::commit_state;
 pub(crate) use filter::Filter;
+pub(crate) use listing::next_page;
+pub(crate) use retry::Retry;
 pub(crate) use run::{FAILURES_SHOWN, Neighbour, Run};
