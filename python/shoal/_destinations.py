@@ -31,7 +31,8 @@ def parquet(
         directory: The directory, created if it does not exist.
         shard_size: About how many bytes a file has, as a number or text such as `"128MiB"`.
         shard_age: Seconds after which a file is finished although it is smaller.
-        group_rows: Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
+        group_rows: About how many rows a row group has at most: it ends with the partition that reaches this number.
+            With fewer, readers decompress less for a single row.
 
     Returns:
         A destination.

@@ -72,8 +72,9 @@ shoal_engine::options! {
         /// Seconds after which a file is finished although it is smaller.
         shard_age: Duration = Duration::from_secs(300), "Finish such a file after this long.",
             metavar: Some("SECONDS"), group: DESTINATION;
-        /// Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
-        group_rows: usize = 100_000, "Rows of a row group, at most.", metavar: Some("N"), group: DESTINATION;
+        /// About how many rows a row group has at most: it ends with the partition that reaches this number. With fewer,
+        /// readers decompress less for a single row.
+        group_rows: usize = 100_000, "Rows of a row group, about.", metavar: Some("N"), group: DESTINATION;
     }
     and {
         /// How often files are synced, and what is in them committed.
