@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import sys
+import zipfile
 from collections import UserDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -427,6 +429,48 @@ def test_a_header_value_is_never_in_a_message(shoal: Command) -> None:
 def test_a_source_of_another_type_is_a_config_error(source: Any, tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="source"):
         package.copy(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "expected"),
+    [
+        *(("list_get", given, "needs the URL of a service") for given in (None, b"http://user:secret@host", "")),
+        *(("files", given, "`paths` must be a path or an iterable of paths") for given in (5, [5], "", b"x")),
+        ("archives", None, "`archives` must be a path or an iterable of paths"),
+        *(("urls", given, "`urls` must be a path or an iterable of URLs") for given in (5, b"x", "")),
+        *(("parquet", given, "needs the path of a directory") for given in (None, b"x", "", "parquet:")),
+        ("cluster", 5, "`cluster` must be 'ray'"),
+        ("status", 5, "`destination` must be a path"),
+    ],
+)
+def test_what_a_function_cannot_describe_is_a_config_error_that_says_what_is_expected(
+    function: str, given: Any, expected: str
+) -> None:
+    with pytest.raises(package.ConfigError, match=expected) as failed:
+        getattr(package, function)(given)
+    assert "secret" not in str(failed.value)
+
+
+def test_what_is_no_cluster_is_a_config_error(tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {"cluster": 5}
+    with pytest.raises(package.ConfigError, match="`cluster` must be 'ray'"):
+        package.copy(tmp_path, tmp_path / "out", **wrong)
+
+
+def test_a_destination_is_no_source_and_the_hint_has_the_source(tmp_path: Path) -> None:
+    packed: Any = package.parquet("packed")
+    for function in (package.read, package.list_objects, lambda source: package.copy(source, tmp_path / "out")):
+        with pytest.raises(package.ConfigError, match='hint: use "parquet:packed" as the source'):
+            function(packed)
+
+
+def test_a_path_object_is_the_source_that_its_text_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("zip:a.zip", "w") as archive:
+        archive.writestr("entry", "")
+    shutil.copy("zip:a.zip", "a.zip")
+    assert [one.name for one in package.list_objects(Path("zip:a.zip"))] == ["entry"]
+    assert [one.name for one in package.list_objects(package.files("zip:a.zip"))] == ["zip:a.zip"]
 
 
 @pytest.mark.parametrize(

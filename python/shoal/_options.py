@@ -78,6 +78,18 @@ def given(arguments: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if not isinstance(value, Default)}
 
 
+def path_text(path: object, expected: str, prefix: str = "") -> str:
+    """Returns the text of a path, without a prefix that it may have.
+
+    Raises:
+        ConfigError: It is not a `str` or `os.PathLike[str]`, or is empty. It is not shown: it may have a password.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str) or not (text := text.removeprefix(prefix)):
+        raise ConfigError(f"{expected}, got {'an empty text' if text == '' else type(path).__name__}")
+    return text
+
+
 Word = TypeVar("Word", bound=str)
 
 
