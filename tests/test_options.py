@@ -117,19 +117,28 @@ def test_help_shows_the_defaults(shoal: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("function", "name", "told"),
     [
-        ("per_host", r"shoal\.urls\(…, per_host=…\)"),
-        ("timeout", r"shoal\.list_get\(…, timeout=…\)"),
-        ("shard_size", r"shoal\.parquet\(…, shard_size=…\)"),
-        ("parts", r"cluster=shoal\.cluster\(…, parts=…\)"),
-        ("layout", "parquet:DIR"),
+        ("copy", "per_host", r"an option of shoal\.urls\(…, per_host=…\)$"),
+        ("copy", "timeout", r"shoal\.list_get\(…, timeout=…\) and shoal\.urls\(…, timeout=…\)$"),
+        ("copy", "shard_size", r"shoal\.parquet\(…, shard_size=…\)$"),
+        ("copy", "parts", r"cluster=shoal\.cluster\(…, parts=…\)$"),
+        ("copy", "layout", 'use "parquet:DIR"$'),
+        ("read", "timeout", r"shoal\.list_get\("),
+        ("list_objects", "follow_links", r"shoal\.files\("),
+        ("save", "shard_size", r"shoal\.parquet\("),
+        ("unzip", "shard_size", r"shoal\.parquet\("),
+        ("generate", "allow_unlocked", r"shoal\.cluster\("),
+        *((function, "colour", "'colour'$") for function in ("copy", "read", "generate")),
+        *(("read", name, f"'{name}'$") for name in ("parts", "layout", "shard_size")),
+        *((function, "timeout", "'timeout'$") for function in ("save", "unzip", "generate")),
+        ("generate", "shard_size", "'shard_size'$"),
+        ("list_objects", "workers", "'workers'$"),
     ],
 )
-def test_an_option_that_is_elsewhere_is_a_type_error_that_says_where(name: str, told: str, tmp_path: Path) -> None:
-    wrong: dict[str, Any] = {name: 1}
+def test_an_option_that_is_elsewhere_is_a_type_error_that_says_where(function: str, name: str, told: str) -> None:
     with pytest.raises(TypeError, match=told):
-        package.copy(tmp_path, tmp_path / "out", **wrong)
+        getattr(package, function)(**{name: 1})
 
 
 def test_a_flag_of_a_network_means_nothing_for_a_directory_and_a_note_says_so(shoal: Command) -> None:
