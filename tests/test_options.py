@@ -146,8 +146,9 @@ def test_a_flag_of_a_network_means_nothing_for_a_directory_and_a_note_says_so(sh
     (shoal.directory / "tree" / "a").touch()
     done = shoal.run("copy", "tree", "out", "--timeout", "5")
     assert done.returncode == 0
-    assert "--timeout" in done.stderr
-    assert "means nothing for this source (tree)" in done.stderr
+    assert "note: --timeout means nothing for this source (tree)" in done.stderr
+    done = shoal.run("copy", "tree", "out", "--timeout", "5", "--per-host", "5")
+    assert "note: --per-host, --timeout mean nothing for this source (tree)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -412,6 +413,10 @@ def test_what_the_callers_iterator_raises_is_passed_on(name: str) -> None:
         ["--header", "@nowhere"],
         ["--header", "na me: x"],
         ["--max-retries", "-1"],
+        ["--workers", "9" * 5_000],
+        ["--max-failures", "9" * 5_000],
+        ["--parts", "3"],
+        ["--allow-unlocked"],
     ],
 )
 def test_the_command_line_refuses_it_with_code_2(shoal: Command, arguments: list[str]) -> None:
