@@ -516,6 +516,16 @@ def test_items_that_are_given_once_can_be_saved_anew_or_gone_on_with_only(resume
         package.save([("a", b"1")], tmp_path / "out", resume=resume)
 
 
+def test_the_command_line_needs_no_function_for_what_it_describes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in ("files", "parquet"):
+        monkeypatch.delattr(package, function)
+    source, _ = cli_options.source_of("tree", {"follow_links": True})
+    destination, _ = cli_options.destination_of("parquet:out", {"group_rows": 9})
+    assert _sources.source_form(source) == ("files", "tree", {"follow_links": True})
+    text, options = _destinations.destination_form(destination)
+    assert (text, options["group_rows"]) == ("parquet:out", 9)
+
+
 def test_an_option_that_is_added_to_a_table_is_in_the_signature_the_documents_the_flags_and_their_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

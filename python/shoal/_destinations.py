@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import Path, Size, given, path_text
-from shoal._source_types import Destination, DestinationForm, Parquet
+from shoal._options import DESTINATIONS, Path, Size, given, path_text
+from shoal._source_types import Described, Destination, DestinationForm, Parquet
 from shoal._value import Value
 
 PREFIX = "parquet:"
@@ -90,6 +90,7 @@ def destination_form(destination: Destination) -> DestinationForm:
     Raises:
         ConfigError: It is not a destination.
     """
-    if isinstance(destination, Parquet):
-        return f"{PREFIX}{destination.what}", destination.options
+    if isinstance(destination, Described) and destination.function in DESTINATIONS:
+        prefix = PREFIX if isinstance(destination, Parquet) else ""
+        return f"{prefix}{destination.what}", destination.options
     return path_text(destination, "`destination` must be a path or shoal.parquet(…)"), {}

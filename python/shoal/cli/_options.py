@@ -300,4 +300,6 @@ def _described(
     unused = sorted(_taken(options, *functions))
     if not function:
         return text, unused
-    return getattr(shoal, function)(text, **own), unused
+    if describe := getattr(shoal, function, None):
+        return describe(text, **own), unused
+    return Described(what=text, options=_shoal.checked(function, own), function=function), unused
