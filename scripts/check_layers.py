@@ -41,7 +41,10 @@ RUST: dict[str, tuple[set[str], str]] = {
         BASE | {"fs", "http", "journal", "source", "sink", "engine"},
         "transfer wires the parts of a run, and serve is not one",
     ),
-    "listed": (BASE | SOURCE | {"engine::filter"}, "a listing asks a source by the rules of a run, and is not one"),
+    "listed": (
+        BASE | SOURCE | {"engine::filter", "engine::listing", "hosts"},
+        "a listing asks a source by the rules of a run, and is not one",
+    ),
     "serve": (
         {"name", "error", "display", "poison", "fs"},
         "serve is a program of its own that shares only names, errors and files",

@@ -176,6 +176,16 @@ def test_nodes_get_a_list_of_urls_by_its_absolute_path_or_not_at_all() -> None:
             job(unseen)
 
 
+def test_nodes_get_absolute_paths_and_what_is_a_scheme_stays_one() -> None:
+    here = Path.cwd()
+    assert job(Path("zip:a")).arguments["source"] == job("zip:a").arguments["source"] == f"zip:{here}/a"
+    assert job(["zip:a", "b"]).arguments["source"] == (f"{here}/zip:a", f"{here}/b")
+    assert job(package.files("zip:a")).arguments["source"].what == f"{here}/zip:a"
+    assert job(package.archives("zip:a")).arguments["source"].what == f"zip:{here}/a"
+    packed = Job(package.copy, ("src", package.parquet("zip:out")), {"cluster": "ray"})
+    assert packed.arguments["destination"].what == str(packed.directory) == f"{here}/zip:out"
+
+
 def test_parts_of_a_list_of_urls_are_together_what_one_run_is(tmp_path: Path, service: Service) -> None:
     url = service(synthetic="200:50").url
     lines = [f"{url}/get/object-{number:09}" for number in range(200)] + ["file:///etc/passwd", "\x00", "no url"]

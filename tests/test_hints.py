@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import shoal as package
 from conftest import Command
 from shoal.cli import _flags, _summary
 
@@ -127,6 +128,19 @@ def test_a_wrong_value_names_the_flag(shoal: Command, flag: str, value: str) -> 
 def test_every_note_that_only_verbose_shows_is_one_of_the_engines() -> None:
     texts = [re.sub(r"\{[^}]*\}", "", text) for _, text in LITERALS]
     assert [part for part in _summary.ONLY_VERBOSE if not any(part in text for text in texts)] == []
+
+
+def test_a_job_that_cannot_be_updated_is_told_to_restart(tmp_path: Path) -> None:
+    def run(function: str, header: bool) -> None:
+        if function == "save":
+            package.save([("a.csv", "1")], tmp_path / function, source_id="one", header=header)
+        else:
+            package.generate(str, range(1), tmp_path / function, name="{}.csv", header=header)
+
+    for function in ("save", "generate"):
+        run(function, header=True)
+        with pytest.raises(package.JournalError, match='or `resume="restart"` to continue with the new ones'):
+            run(function, header=False)
 
 
 def test_no_message_of_the_library_has_a_flag() -> None:

@@ -54,6 +54,14 @@ def test_reading_says_the_same_at_the_end_of_the_loop(tree: Path, caplog: pytest
     assert said(caplog)[-1][1].startswith("not complete: ")
 
 
+def test_of_a_list_in_memory_the_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    listed = package.urls([f"http://127.0.0.1:1/{name}" for name in "abc"], max_retries=0)
+    package.copy(listed, "null:", on_error="record")
+    package.read(listed)
+    assert [text for _, text in said(caplog) if "URLs" in text] == ["copying (3 URLs) to null:", "reading (3 URLs)"]
+
+
 def test_no_secret_is_logged(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(package.RunError):

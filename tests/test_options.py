@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import shutil
+import sys
+import zipfile
 from collections import UserDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +19,7 @@ import command_reference
 import shoal as package
 import signatures
 from shoal import _api, _destinations, _generate, _options, _read, _save, _shoal, _sources, _status, _unzip
-from shoal._options import SOURCES
+from shoal._options import DESCRIBED, SOURCES
 from shoal.cli import _options as cli_options
 from shoal.cli.copy import command as copy_command
 from shoal.cli.generate import command as generate_command
@@ -113,19 +117,28 @@ def test_help_shows_the_defaults(shoal: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("function", "name", "told"),
     [
-        ("per_host", r"shoal\.urls\(…, per_host=…\)"),
-        ("timeout", r"shoal\.list_get\(…, timeout=…\)"),
-        ("shard_size", r"shoal\.parquet\(…, shard_size=…\)"),
-        ("parts", r"cluster=shoal\.cluster\(…, parts=…\)"),
-        ("layout", "parquet:DIR"),
+        ("copy", "per_host", r"an option of shoal\.urls\(…, per_host=…\)$"),
+        ("copy", "timeout", r"shoal\.list_get\(…, timeout=…\) and shoal\.urls\(…, timeout=…\)$"),
+        ("copy", "shard_size", r"shoal\.parquet\(…, shard_size=…\)$"),
+        ("copy", "parts", r"cluster=shoal\.cluster\(…, parts=…\)$"),
+        ("copy", "layout", 'use "parquet:DIR"$'),
+        ("read", "timeout", r"shoal\.list_get\("),
+        ("list_objects", "follow_links", r"shoal\.files\("),
+        ("save", "shard_size", r"shoal\.parquet\("),
+        ("unzip", "shard_size", r"shoal\.parquet\("),
+        ("generate", "allow_unlocked", r"shoal\.cluster\("),
+        *((function, "colour", "'colour'$") for function in ("copy", "read", "generate")),
+        *(("read", name, f"'{name}'$") for name in ("parts", "layout", "shard_size")),
+        *((function, "timeout", "'timeout'$") for function in ("save", "unzip", "generate")),
+        ("generate", "shard_size", "'shard_size'$"),
+        ("list_objects", "workers", "'workers'$"),
     ],
 )
-def test_an_option_that_is_elsewhere_is_a_type_error_that_says_where(name: str, told: str, tmp_path: Path) -> None:
-    wrong: dict[str, Any] = {name: 1}
+def test_an_option_that_is_elsewhere_is_a_type_error_that_says_where(function: str, name: str, told: str) -> None:
     with pytest.raises(TypeError, match=told):
-        package.copy(tmp_path, tmp_path / "out", **wrong)
+        getattr(package, function)(**{name: 1})
 
 
 def test_a_flag_of_a_network_means_nothing_for_a_directory_and_a_note_says_so(shoal: Command) -> None:
@@ -133,8 +146,9 @@ def test_a_flag_of_a_network_means_nothing_for_a_directory_and_a_note_says_so(sh
     (shoal.directory / "tree" / "a").touch()
     done = shoal.run("copy", "tree", "out", "--timeout", "5")
     assert done.returncode == 0
-    assert "--timeout" in done.stderr
-    assert "means nothing for this source (tree)" in done.stderr
+    assert "note: --timeout means nothing for this source (tree)" in done.stderr
+    done = shoal.run("copy", "tree", "out", "--timeout", "5", "--per-host", "5")
+    assert "note: --per-host, --timeout mean nothing for this source (tree)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -198,9 +212,13 @@ def test_a_variable_of_the_environment_replaces_a_default_and_nothing_else(
     assert _shoal.checked("run", _options.given({**untouched, option: same}))[option] in (same, 256 << 20), (
         "what a caller writes stays, also if it is the default"
     )
-    monkeypatch.setenv(f"SHOAL_{name}", "lots")
     (tmp_path / "tree").mkdir()
-    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` must be "):
+    for wrong in ("lots", os.fsdecode(b"\xff")):
+        monkeypatch.setenv(f"SHOAL_{name}", wrong)
+        with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` must be "):
+            package.copy(tmp_path / "tree", tmp_path / "out")
+    monkeypatch.setenv(f"SHOAL_{name}", "9" * 5_000)
+    with pytest.raises(package.ConfigError, match=f"`SHOAL_{name}` is too large"):
         package.copy(tmp_path / "tree", tmp_path / "out")
 
 
@@ -272,7 +290,7 @@ def test_a_part_is_a_pair_of_whole_numbers(part: Any) -> None:
     assert _shoal.checked("run", {"part": part})["part"] == (1, 3)
 
 
-@pytest.mark.parametrize("part", [(True, 3), (1.0, 3), (3, 3), (1, 2, 3), (-1, 3), "13", 1, b"13"], ids=repr)
+@pytest.mark.parametrize("part", [(True, 3), (1.0, 3), (3, 3), (1, 2, 3), (-1, 3), "13", 1, b"13", (1, 10**5000)])
 def test_what_is_no_part_is_refused(part: Any) -> None:
     with pytest.raises(package.ConfigError, match=r"`part` must be \(index, count\)"):
         _shoal.checked("run", {"part": part})
@@ -289,9 +307,14 @@ WRONG_OF_OTHERS: list[tuple[str, str, Any]] = [
     ("urls", "limit_requests", 0),
     ("list_get", "headers", {"na me": "x"}),
     ("list_get", "headers", {"X": 1}),
+    ("list_get", "headers", {"X": "é"}),
+    ("list_get", "headers", ["ab"]),
+    ("list_get", "headers", 5),
     ("list_get", "pipeline", 1),
     ("list_get", "allow_host", [""]),
     ("list_get", "names_field", ""),
+    ("list_get", "allow_host", [10**5000]),
+    ("urls", "retry_timeout", 1e-9),
     ("parquet", "shard_size", 0),
     ("parquet", "shard_age", -1.0),
 ]
@@ -330,14 +353,53 @@ def test_a_value_that_an_option_of_archives_does_not_take_is_a_config_error_that
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("value", [1 << 32, (1 << 63) - 1, 1 << 63, 10**5000], ids=["2^32", "2^63-1", "2^63", "long"])
-@pytest.mark.parametrize("name", ["max_ratio", "max_entries", "max_depth", "workers", "max_failures"])
-def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_path: Path) -> None:
-    (tmp_path / "one.zip").write_bytes(b"PK\5\6" + bytes(18))
-    given: dict[str, Any] = {name: value}
-    most = 65_536 if name == "workers" else 4_294_967_295
-    with pytest.raises(package.ConfigError, match=f"`{name}` is too large: the maximum is {most}"):
-        package.unzip(tmp_path / "one.zip", tmp_path / "out", **given)
+NUMBERS = [
+    (table, option)
+    for table in ("run", *DESCRIBED)
+    for option in _options.tables()[table]
+    if option["kind"] in {"count", "number", "seconds", "size", "word-or-count"}
+]
+MOST = {"count": (1 << 32) - 1, "size": sys.maxsize, "seconds": 10**9}
+MOST_OF = {"workers": 65_536, "pipeline": 256, "limit_requests": 10**6}
+
+
+@pytest.mark.parametrize(("table", "option"), NUMBERS, ids=lambda one: one if isinstance(one, str) else one["name"])
+def test_a_number_may_be_the_maximum_and_what_is_larger_is_called_that(table: str, option: _options.Option) -> None:
+    name, kind = option["name"], option["kind"]
+    most = MOST_OF.get(name) or MOST[kind]
+    assert _shoal.checked(table, {name: most})[name] == most
+    texts = [str(most + 1), "99999999T", "9" * 5000] if kind == "size" else []
+    numbers = [float("inf")] if kind in {"seconds", "number"} else []
+    for large in (most + 1, 1 << 64, 10**400, 10**5000, *texts, *numbers):
+        with pytest.raises(package.ConfigError, match=f"^`{name}` is too large: the maximum is {most}$"):
+            _shoal.checked(table, {name: large})
+
+
+def test_a_size_of_chunks_goes_beyond_4_gib(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert len(list(package.read(tmp_path, chunk_size=4 << 30))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("", '""'), (10**30, str(10**30)), (-(10**5000), "a number of many")],
+    ids=["", "exact", "long"],
+)
+def test_what_is_no_text_is_shown_as_it_is_or_not_at_all(value: Any, shown: str) -> None:
+    with pytest.raises(package.ConfigError, match=f"^`name` must be text that is not empty, got {shown}"):
+        package.list_get("http://h", name=value)
+
+
+def test_a_flag_that_is_none_has_its_default() -> None:
+    assert _shoal.checked("run", {"nice": None})["nice"] is False
+    assert _shoal.checked("encode", {"header": None})["header"] is True
+
+
+@pytest.mark.parametrize("name", ["include", "headers"])
+def test_what_the_callers_iterator_raises_is_passed_on(name: str) -> None:
+    given: dict[str, Any] = {name: (1 // zero for zero in [0])}
+    with pytest.raises(ZeroDivisionError):
+        _shoal.checked("list_get" if name == "headers" else "run", given)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +413,10 @@ def test_a_number_that_is_too_large_is_called_that(name: str, value: int, tmp_pa
         ["--header", "@nowhere"],
         ["--header", "na me: x"],
         ["--max-retries", "-1"],
+        ["--workers", "9" * 5_000],
+        ["--max-failures", "9" * 5_000],
+        ["--parts", "3"],
+        ["--allow-unlocked"],
     ],
 )
 def test_the_command_line_refuses_it_with_code_2(shoal: Command, arguments: list[str]) -> None:
@@ -380,6 +446,48 @@ def test_a_source_of_another_type_is_a_config_error(source: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("function", "given", "expected"),
+    [
+        *(("list_get", given, "needs the URL of a service") for given in (None, b"http://user:secret@host", "")),
+        *(("files", given, "`paths` must be a path or an iterable of paths") for given in (5, [5], "", b"x")),
+        ("archives", None, "`archives` must be a path or an iterable of paths"),
+        *(("urls", given, "`urls` must be a path or an iterable of URLs") for given in (5, b"x", "")),
+        *(("parquet", given, "needs the path of a directory") for given in (None, b"x", "", "parquet:")),
+        ("cluster", 5, "`cluster` must be 'ray'"),
+        ("status", 5, "`destination` must be a path"),
+    ],
+)
+def test_what_a_function_cannot_describe_is_a_config_error_that_says_what_is_expected(
+    function: str, given: Any, expected: str
+) -> None:
+    with pytest.raises(package.ConfigError, match=expected) as failed:
+        getattr(package, function)(given)
+    assert "secret" not in str(failed.value)
+
+
+def test_what_is_no_cluster_is_a_config_error(tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {"cluster": 5}
+    with pytest.raises(package.ConfigError, match="`cluster` must be 'ray'"):
+        package.copy(tmp_path, tmp_path / "out", **wrong)
+
+
+def test_a_destination_is_no_source_and_the_hint_has_the_source(tmp_path: Path) -> None:
+    packed: Any = package.parquet("packed")
+    for function in (package.read, package.list_objects, lambda source: package.copy(source, tmp_path / "out")):
+        with pytest.raises(package.ConfigError, match='hint: use "parquet:packed" as the source'):
+            function(packed)
+
+
+def test_a_path_object_is_the_source_that_its_text_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("zip:a.zip", "w") as archive:
+        archive.writestr("entry", "")
+    shutil.copy("zip:a.zip", "a.zip")
+    assert [one.name for one in package.list_objects(Path("zip:a.zip"))] == ["entry"]
+    assert [one.name for one in package.list_objects(package.files("zip:a.zip"))] == ["zip:a.zip"]
+
+
+@pytest.mark.parametrize(
     ("flags", "resume"),
     [
         ([], "auto"),
@@ -406,6 +514,16 @@ def test_two_ways_to_resume_exclude_each_other(shoal: Command) -> None:
 def test_items_that_are_given_once_can_be_saved_anew_or_gone_on_with_only(resume: Any, tmp_path: Path) -> None:
     with pytest.raises(package.ConfigError, match="resume"):
         package.save([("a", b"1")], tmp_path / "out", resume=resume)
+
+
+def test_the_command_line_needs_no_function_for_what_it_describes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in ("files", "parquet"):
+        monkeypatch.delattr(package, function)
+    source, _ = cli_options.source_of("tree", {"follow_links": True})
+    destination, _ = cli_options.destination_of("parquet:out", {"group_rows": 9})
+    assert _sources.source_form(source) == ("files", "tree", {"follow_links": True})
+    text, options = _destinations.destination_form(destination)
+    assert (text, options["group_rows"]) == ("parquet:out", 9)
 
 
 def test_an_option_that_is_added_to_a_table_is_in_the_signature_the_documents_the_flags_and_their_page(

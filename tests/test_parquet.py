@@ -45,7 +45,8 @@ def test_a_service_becomes_rows_and_the_same_call_again_adds_none(tmp_path: Path
     check_synthetic(tmp_path / "out", 30_000)
     assert package.copy(url, f"parquet:{tmp_path}/out").completed_before
     check_synthetic(tmp_path / "out", 30_000)
-    assert package.status(tmp_path / "out").runs[0].completed
+    for described in (tmp_path / "out", f"parquet:{tmp_path}/out", package.parquet(tmp_path / "out")):
+        assert package.status(described).runs[0].completed
 
 
 def test_any_bytes_arrive_from_files_archives_and_items(tmp_path: Path) -> None:
@@ -78,6 +79,12 @@ def test_files_have_about_the_size_given(tmp_path: Path, service: Service) -> No
     files = sorted((tmp_path / "out").glob("*.parquet"))
     assert len(files) > 1
     assert [file.name for file in files] == [f"objects-{number:06}.parquet" for number in range(len(files))]
+
+
+def test_the_described_destination_is_the_text_and_its_repr_is_code() -> None:
+    packed = package.parquet("parquet:out", shard_size="1MiB")
+    assert repr(packed).startswith("parquet('out', shard_size=1048576, ")
+    assert eval(repr(packed), vars(package)) == packed == package.parquet("out", shard_size="1MiB")
 
 
 def test_row_groups_have_about_the_number_of_rows_given(tmp_path: Path, service: Service) -> None:

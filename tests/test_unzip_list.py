@@ -50,6 +50,17 @@ def test_entries_are_listed_without_unpacking(shoal: Command) -> None:
     assert [path.name for path in shoal.directory.iterdir() if path.is_dir()] == []
 
 
+def test_flags_that_mean_nothing_for_a_listing_are_a_note(shoal: Command) -> None:
+    make_zip(shoal.directory / "one.zip", ["a"])
+    flags = ("--workers", "3", "--update", "--include", "*", "--max-depth", "9", "-v")
+    listed = shoal.run("unzip", "--list", "one.zip", *flags, SHOAL_MEMORY="1M")
+    assert (listed.returncode, listed.stderr) == (
+        0,
+        "note: --update, --workers mean nothing for this listing (one.zip)\n",
+    )
+    assert shoal.run("unzip", "--list", "one.zip", *flags, "-q").stderr == ""
+
+
 def test_entries_are_listed_as_json_and_by_patterns(shoal: Command) -> None:
     one = make_zip(shoal.directory / "one.zip", ["a/x.txt", "b.csv"])
     broken = shoal.directory / "seven.zip"

@@ -14,6 +14,7 @@ from shoal import _shoal
 from shoal._destinations import destination_form
 from shoal._errors import ConfigError
 from shoal._options import (
+    DESCRIBED,
     MEMORY,
     WORKERS,
     Durability,
@@ -53,7 +54,7 @@ def on_clusters(function: F) -> F:
     return cast("F", call)
 
 
-@points_to_options
+@points_to_options(*DESCRIBED)
 @on_clusters
 def copy(
     source: Source,

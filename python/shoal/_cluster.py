@@ -20,7 +20,7 @@ from shoal import _shoal
 from shoal._destinations import Cluster, cluster, destination_form
 from shoal._errors import ConfigError, ObjectsFailedError
 from shoal._report import Counts, NodeProgress, Progress, Report
-from shoal._source_types import Described, ListGet, Urls
+from shoal._source_types import Archives, Described, ListGet, Urls
 from shoal._value import Value
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Job:
         self.name = function.__name__
         self.arguments: dict[str, Any] = dict(bound.arguments)
         where = self.arguments.pop("cluster")
-        self.cluster: Cluster = cluster(where) if isinstance(where, str) else where
+        self.cluster: Cluster = where if isinstance(where, Cluster) else cluster(where)
         self.allows_different = bool(self.arguments.get("allow_different_listings"))
         self.progress = self.arguments.pop("progress", None)
         for option in ("part", "journal", "dry_run"):
@@ -131,9 +131,9 @@ def fact(path: str, *, whole: bool = False) -> str:
         return MISSING if isinstance(error, FileNotFoundError) else f"an error ({error.strerror})"
 
 
-def without_prefix(text: str) -> str:
+def without_prefix(text: str, prefixes: tuple[str, ...] = PREFIXES) -> str:
     """Returns a path without the prefix that says what it is."""
-    return text.removeprefix(next((prefix for prefix in PREFIXES if text.startswith(prefix)), ""))
+    return text.removeprefix(next((prefix for prefix in prefixes if text.startswith(prefix)), ""))
 
 
 def changed(value: V, **fields: Any) -> V:
@@ -141,8 +141,8 @@ def changed(value: V, **fields: Any) -> V:
     return type(value)(**{name: getattr(value, name) for name in type(value)._fields} | fields)
 
 
-def absolute(source: Any) -> Any:
-    """Returns a source or a destination with absolute paths."""
+def absolute(source: Any, prefixes: tuple[str, ...] = PREFIXES) -> Any:
+    """Returns a source or a destination with absolute paths. Only `prefixes` say what they are; others are in names."""
     if isinstance(source, ListGet):
         return source
     if isinstance(source, Urls) and (not isinstance(source.what, str) or source.what == "-"):
@@ -150,13 +150,13 @@ def absolute(source: Any) -> Any:
             "on a cluster, a list of URLs must be a file", hint="write the list to a file that all nodes can read"
         )
     if isinstance(source, Described):
-        return changed(source, what=absolute(source.what))
+        return changed(source, what=absolute(source.what, PREFIXES if isinstance(source, Archives) else ()))
     if not isinstance(source, str | os.PathLike):
-        return tuple(absolute(path) for path in source)
+        return tuple(absolute(path, ()) for path in source)
     text = os.fspath(source)
     if "://" in text or text == "null:":
         return text
-    path = without_prefix(text)
+    path = without_prefix(text, prefixes)
     # Not resolved: a link may lead to another place on each node. A `/` at the end has no meaning.
     return text.removesuffix(path) + str(Path.cwd() / path)
 

@@ -5,13 +5,13 @@ Not here: what `parquet` returns (`_source_types.py`), the options themselves (t
 
 from __future__ import annotations
 
-import os
-
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import DESTINATIONS, Path, Size, given
+from shoal._options import DESTINATIONS, Path, Size, given, path_text
 from shoal._source_types import Described, Destination, DestinationForm, Parquet
 from shoal._value import Value
+
+PREFIX = "parquet:"
 
 
 def parquet(
@@ -31,7 +31,8 @@ def parquet(
         directory: The directory, created if it does not exist.
         shard_size: About how many bytes a file has, as a number or text such as `"128MiB"`.
         shard_age: Seconds after which a file is finished although it is smaller.
-        group_rows: Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
+        group_rows: About how many rows a row group has at most: it ends with the partition that reaches this number.
+            With fewer, readers decompress less for a single row.
 
     Returns:
         A destination.
@@ -46,7 +47,7 @@ def parquet(
         1000
     """
     options = _shoal.checked("parquet", given(locals()))
-    return Parquet(what=f"parquet:{os.fspath(directory)}", options=options)
+    return Parquet(what=path_text(directory, "parquet needs the path of a directory", PREFIX), options=options)
 
 
 class Cluster(Value):
@@ -76,7 +77,7 @@ def cluster(address: str, *, parts: int | None = None, allow_unlocked: bool = Fa
         >>> shoal.cluster("ray", parts=64).parts
         64
     """
-    if address != "ray" and not address.startswith("ray://"):
+    if address != "ray" and not str(address).startswith("ray://"):
         raise ConfigError(f"`cluster` must be 'ray' or 'ray://HOST:PORT', got {address!r}")
     if parts is not None and (type(parts) is not int or parts < 1):
         raise ConfigError(f"`parts` must be a whole number of at least 1, got {parts!r}")
@@ -89,10 +90,7 @@ def destination_form(destination: Destination) -> DestinationForm:
     Raises:
         ConfigError: It is not a destination.
     """
-    given_one: object = destination  # typed callers pass nothing else; others get an error
-    if isinstance(given_one, Described) and given_one.function in DESTINATIONS:
-        return str(given_one.what), given_one.options
-    text = os.fspath(given_one) if isinstance(given_one, str | os.PathLike) else given_one
-    if not isinstance(text, str):
-        raise ConfigError(f"`destination` must be a path or shoal.parquet(…), got {destination!r}")
-    return text, {}
+    if isinstance(destination, Described) and destination.function in DESTINATIONS:
+        prefix = PREFIX if isinstance(destination, Parquet) else ""
+        return f"{prefix}{destination.what}", destination.options
+    return path_text(destination, "`destination` must be a path or shoal.parquet(…)"), {}

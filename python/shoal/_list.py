@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shoal import _shoal
-from shoal._options import given
+from shoal._options import SOURCES, given, points_to_options
 from shoal._report import Failure
 from shoal._sources import source_form
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shoal._source_types import Source
 
 
+@points_to_options(*SOURCES)
 def list_objects(
     source: Source,
     *,

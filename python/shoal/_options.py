@@ -78,6 +78,18 @@ def given(arguments: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if not isinstance(value, Default)}
 
 
+def path_text(path: object, expected: str, prefix: str = "") -> str:
+    """Returns the text of a path, without a prefix that it may have.
+
+    Raises:
+        ConfigError: It is not a `str` or `os.PathLike[str]`, or is empty. It is not shown: it may have a password.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str) or not (text := text.removeprefix(prefix)):
+        raise ConfigError(f"{expected}, got {'an empty text' if text == '' else type(path).__name__}")
+    return text
+
+
 Word = TypeVar("Word", bound=str)
 
 
@@ -96,26 +108,35 @@ def one_of(value: Word, choices: tuple[str, ...], option: str) -> Word:
 SOURCES, DESTINATIONS = map(tuple, _shoal.functions())
 DESCRIBED = SOURCES + DESTINATIONS
 F = TypeVar("F", bound=Callable[..., object])
-# Arguments that are elsewhere now, and what takes their place.
-MOVED = {
-    "parts": "`cluster=shoal.cluster(…, parts=…)` has it",
-    "allow_unlocked": "`cluster=shoal.cluster(…, allow_unlocked=…)` has it",
-    "layout": 'to pack objects, copy them to "parquet:DIR"',
-}
+OF_CLUSTERS = ("parts", "allow_unlocked")  # options of shoal.cluster
 
 
-def points_to_options(function: F) -> F:
-    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, name its place."""
-    code = getattr(function, "__wrapped__", function).__code__
-    own = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+def points_to_options(*described: str) -> Callable[[F], F]:
+    """Makes the TypeError for an option of a source, such as `copy(url, out, list_path=…)`, name its place.
 
-    @functools.wraps(function)
-    def call(*arguments: object, **options: object) -> object:
-        for name in options.keys() - own:
-            described = (which for which in DESCRIBED if name in names(which))
-            owner = next((f"it is an option of shoal.{which}(…, {name}=…)" for which in described), None)
-            if where := MOVED.get(name, owner):
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {where}")
-        return function(*arguments, **options)
+    Args:
+        described: The functions that describe what the decorated function takes.
+    """
 
-    return cast("F", call)
+    def decorate(function: F) -> F:
+        code = getattr(function, "__wrapped__", function).__code__
+        own = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+        def place(name: str) -> str | None:
+            found = [f"shoal.{which}(…, {name}=…)" for which in described if name in names(which)]
+            if "cluster" in own and name in OF_CLUSTERS:
+                found = [f"cluster=shoal.cluster(…, {name}=…)"]
+            if name == "layout" and "parquet" in described:
+                return 'to pack objects, use "parquet:DIR"'
+            return f"it is an option of {' and '.join(found)}" if found else None
+
+        @functools.wraps(function)
+        def call(*arguments: object, **options: object) -> object:
+            for name in options.keys() - own:
+                if where := place(name):
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {where}")
+            return function(*arguments, **options)
+
+        return cast("F", call)
+
+    return decorate

@@ -11,6 +11,7 @@ from typing import Any
 from shoal import _shoal
 from shoal._options import (
     MEMORY,
+    SOURCES,
     WORKERS,
     OnError,
     Order,
@@ -26,7 +27,7 @@ from shoal._sources import source_form
 from shoal._watch import Watch, shown
 
 
-@points_to_options
+@points_to_options(*SOURCES)
 def read(
     source: Source,
     *,

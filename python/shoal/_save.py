@@ -13,6 +13,7 @@ from shoal import _shoal
 from shoal._destinations import destination_form
 from shoal._errors import ConfigError
 from shoal._options import (
+    DESTINATIONS,
     MEMORY,
     WORKERS,
     Durability,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from shoal._source_types import Destination
 
 
-@points_to_options
+@points_to_options(*DESTINATIONS)
 def save(
     items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
     destination: Destination,

@@ -87,8 +87,8 @@ class Parquet(Described):
 
 Source = Path | ListGet | Files | Archives | Urls | Iterable[Path]
 Destination = Path | Parquet
-# The binding's forms: function, what, options and identity of a source; text and options of a destination.
-SourceForm = tuple[str | None, str | tuple[str, ...], dict[str, Any], str | None]
+# The binding's forms: function, what and options of a source; text and options of a destination.
+SourceForm = tuple[str | None, str | tuple[str, ...] | Spooled, dict[str, Any]]
 DestinationForm = tuple[str, dict[str, Any]]
 
 

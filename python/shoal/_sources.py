@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import Backslashes, Headers, Path, Pipeline, Size, given
+from shoal._options import SOURCES, Backslashes, Headers, Path, Pipeline, Size, given, path_text
 from shoal._source_types import (
     Archives,
     Described,
     Files,
     ListGet,
+    Parquet,
     Source,
     SourceForm,
     Urls,
@@ -116,7 +118,8 @@ def list_get(
         >>> reports.names_field
         'data[].id'
     """
-    return ListGet(what=url, options=_shoal.checked("list_get", given(locals())))
+    options = _shoal.checked("list_get", given(locals()))
+    return ListGet(what=path_text(url, "list_get needs the URL of a service"), options=options)
 
 
 def urls(
@@ -196,14 +199,13 @@ def urls(
         3
     """
     options = _shoal.checked("urls", given(locals()))
-    given_list: object = urls  # typed callers pass nothing else; others get an error
-    if not isinstance(given_list, str | os.PathLike | Iterable) or type(given_list) in NO_PATHS:
-        raise ConfigError(f"a list of URLs must be a path or an iterable of URLs, got {type(given_list).__name__}")
     if isinstance(urls, str) and urls.startswith(SERVICES):
         raise ConfigError(
             f"a URL where a list is expected: {without_secrets(urls)!r}", hint="pass a path, or several URLs in a list"
         )
-    return Urls(what=_path_text(urls) if isinstance(urls, str | os.PathLike) else Spooled(urls), options=options)
+    if _are_several(urls):
+        return Urls(what=Spooled(urls), options=options)
+    return Urls(what=path_text(urls, "`urls` must be a path or an iterable of URLs"), options=options)
 
 
 def files(
@@ -236,7 +238,7 @@ def files(
         files('photos/**/*.jpg', follow_links=True)
     """
     options = _shoal.checked("files", given(locals()))
-    return Files(what=_path_texts(paths), options=options)
+    return Files(what=_path_texts(paths, "paths"), options=options)
 
 
 def archives(
@@ -285,18 +287,21 @@ def archives(
         True
     """
     options = _shoal.checked("archives", given(locals()))
-    return Archives(what=_path_texts(archives), options=options)
+    return Archives(what=_path_texts(archives, "archives"), options=options)
 
 
-def _path_texts(paths: Path | Iterable[Path]) -> str | tuple[str, ...]:
-    return _path_text(paths) if isinstance(paths, str | os.PathLike) else tuple(map(_path_text, paths))
+def _are_several(given: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike, *NO_PATHS))
 
 
-def _path_text(path: Path) -> str:
-    given: object = path  # typed callers pass nothing else; others get an error
-    text = os.fspath(given) if isinstance(given, str | os.PathLike) else given
-    if not isinstance(text, str) or not text:
-        raise ConfigError(f"not the path of a file: {path!r}")
+def _path_texts(paths: object, name: str) -> str | tuple[str, ...]:
+    if _are_several(paths):
+        return tuple(_path_text(path, name) for path in paths)
+    return _path_text(paths, name)
+
+
+def _path_text(path: object, name: str) -> str:
+    text = path_text(path, f"`{name}` must be a path or an iterable of paths")
     if text.startswith(SERVICES):
         raise ConfigError(
             f"a URL where paths are expected: {without_secrets(text)!r}",
@@ -311,17 +316,11 @@ def source_form(source: Source) -> SourceForm:
     Raises:
         ConfigError: It is not a source.
     """
-    given_source: object = source  # typed callers pass nothing else; others get an error
-    if isinstance(given_source, Described):
-        what = given_source.what
-        spooled = what if isinstance(what, Spooled) else None
-        path = what.path if isinstance(what, Spooled) else what
-        return given_source.function, path, given_source.options, spooled.identity if spooled else None
-    if isinstance(given_source, str):
-        return None, given_source, {}, None
-    if isinstance(given_source, os.PathLike | Iterable) and type(given_source) not in NO_PATHS:
-        return source_form(files(source))
-    raise ConfigError(
-        "source must be a URL, a path, paths, shoal.files(…), shoal.archives(…), shoal.urls(…) or "
-        f"shoal.list_get(…), got {type(given_source).__name__}"
-    )
+    if _are_several(source):
+        source = files(source)
+    if isinstance(source, Described) and source.function in SOURCES:
+        return source.function, source.what, source.options
+    if isinstance(source, Parquet):
+        raise ConfigError("shoal.parquet(…) is a destination", hint=f'use "parquet:{source.what}" as the source')
+    functions = ", ".join(f"shoal.{function}(…)" for function in SOURCES)
+    return None, path_text(source, f"`source` must be a URL, a path, paths or one of {functions}"), {}

@@ -9,20 +9,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
+from shoal._destinations import PREFIX, destination_form
 from shoal._errors import ConfigError
-from shoal._options import Path
 
 if TYPE_CHECKING:
     from shoal._report import Status
+    from shoal._source_types import Destination
 
 
 def status(
-    path: Path, *, failures: int | None = 100, skipped: int | None = 100, allow_different_listings: bool = False
+    path: Destination, *, failures: int | None = 100, skipped: int | None = 100, allow_different_listings: bool = False
 ) -> Status:
     """Reads a journal without changing it; a run may be in progress.
 
     Args:
-        path: The destination of a run (`"parquet:DIR"` too), or the path given as `journal=`.
+        path: The destination of a run, also `"parquet:DIR"` or `shoal.parquet(…)`, or the path given as `journal=`.
         failures: How many failures of each run to read; None reads all of them into memory.
         skipped: How many names of skipped links, pipes and duplicates to read for each run; None reads all that the
             journal has, at most 100,000.
@@ -46,7 +47,6 @@ def status(
     for name, count in (("failures", failures), ("skipped", skipped)):
         if count is not None and count < 0:
             raise ConfigError(f"`{name}` must not be negative, got {count}")
-    if isinstance(path, str):
-        path = path.removeprefix("parquet:")
+    directory = destination_form(path)[0].removeprefix(PREFIX)
     shown, names = (sys.maxsize if count is None else count for count in (failures, skipped))
-    return _shoal.status(path, shown, names, allow_different_listings)
+    return _shoal.status(directory, shown, names, allow_different_listings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from shoal._api import copy, on_clusters
 from shoal._errors import ConfigError
 from shoal._options import (
+    DESTINATIONS,
     MEMORY,
     WORKERS,
     Backslashes,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from shoal._source_types import Destination
 
 
-@points_to_options
+@points_to_options(*DESTINATIONS)
 @on_clusters
 def unzip(
     archives: Path | Iterable[Path],

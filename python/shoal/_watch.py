@@ -41,7 +41,9 @@ def logger() -> logging.Logger | None:
 def shown(source: SourceForm) -> str:
     """Returns a source as text, without secrets."""
     what = source[1]
-    return without_secrets(what) if isinstance(what, str) else count_text(len(what), "path")
+    if isinstance(what, tuple):
+        return count_text(len(what), "path")
+    return without_secrets(what) if isinstance(what, str) else repr(what)
 
 
 class Watch:

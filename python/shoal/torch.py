@@ -70,7 +70,7 @@ class ObjectDataset(torch.utils.data.IterableDataset[Any]):
                 raise ConfigError(f"{name} is not an option of ObjectDataset, which sets it for each rank and worker")
         if type(shuffle) is not int or shuffle < 0:
             raise ConfigError(f"`shuffle` must be a number of objects, 0 or more, got {shuffle!r}")
-        if not isinstance(source, str | Described):
+        if not isinstance(source, str | os.PathLike | Described):
             source = files(source)  # an iterator can be read only once
         self._source = source
         self._transform = transform

@@ -353,6 +353,20 @@ def test_a_server_error_on_a_later_page_is_tried_again(shoal_command: Shoal, fau
     assert [server.listed().count(f"page-{number}") for number in (1, 2, 3, 4)] == [1, 1, 2, 3]
 
 
+def test_objects_are_listed_with_the_patience_of_a_run(fault_server: MakeServer) -> None:
+    objects = numbered(50)
+    server = fault_server(objects)
+    server.page_size = 10
+    server.on_list(faults.status(500), page=2, times=5)
+    server.on_list(faults.status(500), page=3)
+    server.start()
+    listing = package.list_objects(package.list_get(server.url, retry_timeout=1))
+    with pytest.raises(package.RunError, match=r"could not fetch the listing: .* \(after \d+ attempts in "):
+        list(listing)
+    server.heal()
+    assert len(set(package.list_objects(server.url))) == 50
+
+
 def test_a_page_that_stays_broken_stops_the_run_and_the_next_run_goes_on_there(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:

@@ -1,18 +1,14 @@
 //! `each_listed`: what a source lists, with nothing fetched, for a user who looks before a run. Not here: runs.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use crate::engine::Filter;
-use crate::error::{Class, Error, Kind, Result};
-use crate::partition::Partition;
+use crate::engine::{Filter, next_page};
+use crate::error::{Error, Kind, Result};
+use crate::hosts::{Hosts, Rules};
+use crate::options::TransferOptions;
 use crate::report::{Failure, archive_of, is_of_archives};
-use crate::source::{Listing, Source};
-
-/// Tries of a page of a service, each after twice the time of the last.
-const TRIES: u32 = 4;
-/// After the first.
-const WAIT: Duration = Duration::from_secs(1);
+use crate::source::Source;
 
 /// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +24,19 @@ pub struct Listed {
 }
 
 /// Lists a source from its start to its end on this thread: an object each, or a failure for what cannot be listed.
-/// Directories, links and names that the patterns leave out are not among them. `Break` ends it.
+/// Directories, links and names that the patterns leave out are not among them. `Break` ends it. Of the options, the
+/// patterns and how long to retry count.
 ///
 /// # Errors
 /// What ends a run that lists: no page can be fetched, a pattern is none.
 pub fn each_listed(
     source: &dyn Source,
-    include: &[String],
-    exclude: &[String],
+    options: &TransferOptions,
     each: &mut dyn FnMut(Result<Listed, Failure>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let filter = Filter::new(include, exclude)?;
+    let filter = Filter::new(&options.include, &options.exclude)?;
+    let rules = Rules { max_retries: options.max_retries, timeout: options.retry_timeout, many: false };
+    let hosts = Hosts::new("the server", rules);
     let of_archives = is_of_archives(&source.identity());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -46,7 +44,7 @@ pub fn each_listed(
         .map_err(|e| Error::new(Kind::Internal, format!("cannot start the event loop for the listing: {e}")))?;
     let listing = async {
         let (mut listing, fetcher) = (source.list(None)?, source.fetcher(0)?);
-        while let Some(partition) = next(&mut *listing).await? {
+        while let Some(partition) = next_page(&mut *listing, &hosts, || {}).await? {
             let entries = fetcher.open(&partition).await?;
             for index in 0..entries.len() {
                 let entry = entries.get(index);
@@ -82,20 +80,6 @@ pub fn each_listed(
     result
 }
 
-async fn next(listing: &mut dyn Listing) -> Result<Option<Partition>> {
-    let mut wait = WAIT;
-    for _ in 1..TRIES {
-        match listing.next().await {
-            Err(error) if error.class() == Class::Retry => {
-                tokio::time::sleep(error.wait_asked().unwrap_or(wait).min(Duration::from_secs(30))).await;
-                wait *= 2;
-            }
-            other => return other,
-        }
-    }
-    listing.next().await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,10 +89,12 @@ mod tests {
     fn objects_are_listed_by_the_rules_of_a_run_until_it_is_enough() {
         let page = |names: &[&str]| names.iter().map(|name| (name.as_bytes().to_vec(), b"x".to_vec())).collect();
         let source = MemorySource::new(vec![page(&["a.txt", "b.csv"]), page(&["old/c.txt", "d.txt"])], 1);
+        let (include, exclude) = (vec!["*.txt".to_owned()], vec!["old".to_owned()]);
+        let options = TransferOptions { include, exclude, ..TransferOptions::default() };
         let mut names = Vec::new();
         let mut list = |most: usize| {
             names.clear();
-            each_listed(&source, &["*.txt".into()], &["old".into()], &mut |listed| {
+            each_listed(&source, &options, &mut |listed| {
                 names.push(String::from_utf8(listed.unwrap().name.into()).unwrap());
                 if names.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })

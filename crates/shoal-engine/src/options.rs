@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::option::{COUNT_MAX, Opt, SIZES, Setting, Type, Value, whole};
+use crate::option::{COUNT_MAX, Opt, Setting, Type, Value, whole};
 use crate::part::Part;
 
 /// How many objects are in progress at once.
@@ -31,7 +31,7 @@ impl Setting for Workers {
     fn given(&self) -> Value {
         match self {
             Workers::Auto => Value::Text("auto".to_owned()),
-            Workers::Fixed(count) => Value::Whole(*count as i64),
+            Workers::Fixed(count) => Value::Whole(*count as i128),
         }
     }
 }
@@ -170,18 +170,18 @@ crate::options! {
         ignore_vanished: bool = false, "Skip objects that were listed but are gone.", group: ERRORS;
         /// Stop the run when more objects than this have failed.
         max_failures: Option<u64> = None, "Stop when more objects than this have failed.", metavar: Some("N"),
-            range: (0.0, COUNT_MAX), group: ERRORS;
+            range: Some((0.0, COUNT_MAX)), group: ERRORS;
         /// Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         workers: Workers = Workers::Auto, "Objects in progress.", metavar: Some("N|auto"), short: Some("-j"),
-            range: (1.0, WORKERS_MAX), environment: true, group: SPEED;
+            range: Some((1.0, WORKERS_MAX)), environment: true, group: SPEED;
         /// Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
         /// Only threads of this call change.
         nice: bool = false, "Half the cores, low priorities: leave the rest to others.", group: SPEED;
         /// Maximum bytes held in memory at once: a number, or text such as `"256MiB"`.
         memory: u64 = 256 << 20, "Memory limit for data.", // a small container's worth, far above what tiny objects need
-            takes: Type::Size, range: SIZES, metavar: Some("SIZE"), environment: true, group: SPEED;
+            takes: Type::Size, metavar: Some("SIZE"), environment: true, group: SPEED;
         /// Maximum bytes per second: a number, or text such as `"10MB"`.
-        limit_rate: Option<u64> = None, "Bytes per second, at most, such as 10MB.", takes: Type::Size, range: SIZES,
+        limit_rate: Option<u64> = None, "Bytes per second, at most, such as 10MB.", takes: Type::Size,
             metavar: Some("SIZE"), group: SPEED;
     }
     and {

@@ -90,7 +90,8 @@ impl Transfer {
     /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
         let (allow, job) = (self.options.allow_different_listings, self.options.part.and(self.sink.journal_dir()));
-        let writing = self.sink.properties();
+        let (reading, writing) = (self.source.properties(), self.sink.properties());
+        let advised = |text: &str| writing.advised(&reading.advised(text));
         let mut outcome = self.run_alone(observer);
         if let (Some(job), None, true) = (job, &outcome.error, outcome.report.complete) {
             // After its own lock is released: of two parts that end at once, one sees the other.
@@ -106,8 +107,8 @@ impl Transfer {
                 Err(error) => outcome.report.notes.push(format!("the other parts could not be looked at: {error}")),
             }
         }
-        outcome.error = outcome.error.map(|error| error.reworded(|text| writing.advised(text)));
-        outcome.report.notes.iter_mut().for_each(|note| *note = writing.advised(note));
+        outcome.error = outcome.error.map(|error| error.reworded(advised));
+        outcome.report.notes.iter_mut().for_each(|note| *note = advised(note));
         outcome
     }
 

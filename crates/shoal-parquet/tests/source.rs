@@ -9,11 +9,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use parquet::basic::{Compression, GzipLevel};
 use parquet::file::properties::WriterVersion;
-use shoal_engine::Kind;
 use shoal_engine::listed::{Listed, each_listed};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::testing::source_contract;
 use shoal_engine::transfer::{Outcome, Transfer};
+use shoal_engine::{Kind, TransferOptions};
 use support::{Layout, Objects, batch, file, objects, options, read, source, write};
 
 #[test]
@@ -177,7 +177,7 @@ fn metadata_arrives() {
         listed.push(one.unwrap());
         ControlFlow::Continue(())
     };
-    each_listed(&*source(directory.path()), &[], &[], each).unwrap();
+    each_listed(&*source(directory.path()), &TransferOptions::default(), each).unwrap();
     assert_eq!(listed.len(), 12);
     for (row, listed) in listed.iter().enumerate() {
         assert_eq!((listed.size, &listed.name[..]), (Some(row as u64), format!("n{row:02}").as_bytes()));

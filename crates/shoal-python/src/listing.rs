@@ -43,7 +43,7 @@ impl Listing {
         let (sender, batches) = sync_channel(AHEAD);
         let list = move || {
             let mut batch = Batch::new();
-            let result = each_listed(&*source, &engine.include, &engine.exclude, &mut |listed| {
+            let result = each_listed(&*source, &engine, &mut |listed| {
                 batch.push(listed);
                 if batch.len() < BATCH {
                     return ControlFlow::Continue(());

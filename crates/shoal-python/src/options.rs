@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use shoal_engine::option::{Opt, Options, Type, Value, parse_size};
+use shoal_engine::option::{Opt, Options, Setting, Type, Value};
 use shoal_engine::options::group::{DESTINATION, ERRORS, SOURCE};
 use shoal_engine::sink::digest::Checksum;
 use shoal_engine::{Error, Kind, Part, TransferOptions};
@@ -81,13 +81,16 @@ impl EncodeOptions {
     }
 }
 
-/// Those of the given options that `T` has, and for the others a variable of the environment or the default.
+/// Those of the given options that `T` has, and for the others a variable of the environment or the default. A flag that is
+/// `None` is one of the others.
 pub fn take<T: Options>(given: &Bound<'_, PyDict>) -> PyResult<T> {
     let mut options = T::default();
     for option in T::TABLES.concat() {
         let set = match given.get_item(option.name)? {
-            Some(value) => options.set(option.name, option.name, &value_of(&value, &option)?),
-            None => from_environment(&mut options, &option),
+            Some(value) if !(value.is_none() && option.takes == Type::Flag) => {
+                options.set(option.name, option.name, &value_of(&value, &option)?)
+            }
+            _ => from_environment(&mut options, &option),
         };
         set.map_err(|error| run_error(given.py(), &error))?;
     }
@@ -97,9 +100,10 @@ pub fn take<T: Options>(given: &Bound<'_, PyDict>) -> PyResult<T> {
 /// Sets an option from `SHOAL_NAME`, if it has such a variable and it is set.
 fn from_environment<T: Options>(options: &mut T, option: &Opt) -> Result<(), Error> {
     let variable = format!("SHOAL_{}", option.name.to_ascii_uppercase());
-    match option.environment.then(|| std::env::var(&variable)) {
-        Some(Ok(text)) if !text.is_empty() => {
-            let number = text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().unwrap_or(i64::MAX));
+    match option.environment.then(|| std::env::var_os(&variable)).flatten() {
+        Some(text) if !text.is_empty() => {
+            let text = text.to_string_lossy().into_owned();
+            let number = text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().unwrap_or(i128::MAX));
             options.set(option.name, &variable, &number.map_or(Value::Text(text), Value::Whole))
         }
         _ => Ok(()),
@@ -116,12 +120,13 @@ pub fn of_run(given: &Bound<'_, PyDict>) -> PyResult<(TransferOptions, OnError)>
     Ok((options, on_error))
 }
 
-/// A value of Python as one that `option` may take.
+/// A value of Python as one that `option` may take. What iterating over it raises is passed on.
 fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
     if given.is_none() {
         return Ok(Value::None);
     }
-    let other = || Ok(Value::Other(given.repr()?.to_string_lossy().into_owned()));
+    // A number of thousands of digits has no text.
+    let other = || Ok(Value::Other(given.repr().or_else(|_| given.get_type().name())?.to_string_lossy().into_owned()));
     if option.takes == Type::Flag {
         return given.is_truthy().map(Value::Flag);
     }
@@ -129,7 +134,7 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
         return given.is_truthy().map(Value::Flag);
     }
     if given.is_exact_instance_of::<PyInt>() {
-        let nearest = || given.lt(0).map(|negative| if negative { i64::MIN } else { i64::MAX });
+        let nearest = || given.lt(0).map(|negative| if negative { i128::MIN } else { i128::MAX });
         return Ok(Value::Whole(given.extract().or_else(|_| nearest())?));
     }
     if given.is_exact_instance_of::<PyFloat>() {
@@ -138,17 +143,25 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
     match option.takes {
         Type::Path => given.extract::<PathBuf>().map(Value::Path).or_else(|_| other()),
         _ if given.is_instance_of::<PyString>() => given.extract().map(Value::Text).or_else(|_| other()),
-        Type::Part if is_several(given) => match numbers(given)?.as_deref() {
-            Some(&[index, count]) => Ok(Value::Part(index, count)),
-            _ => other(),
-        },
-        Type::Texts if is_several(given) => texts(given).map(Value::Texts).or_else(|_: PyErr| other()),
-        Type::Headers => match given.hasattr("items")? {
-            true => pairs(&given.call_method0("items")?),
-            false => pairs(given),
+        Type::Part if is_several(given) => {
+            let whole =
+                |number: &Bound<'_, PyAny>| number.is_exact_instance_of::<PyInt>().then(|| number.extract().ok())?;
+            match each(given, whole)?.as_deref() {
+                Some(&[index, count]) => Ok(Value::Part(index, count)),
+                _ => other(),
+            }
         }
-        .map(Value::Pairs)
-        .or_else(|_: PyErr| Ok(Value::Other(String::new()))), // never shown
+        Type::Texts if is_several(given) => {
+            each(given, |text| text.extract().ok())?.map_or_else(other, |texts| Ok(Value::Texts(texts)))
+        }
+        Type::Headers if is_several(given) => {
+            let pair = |pair: &Bound<'_, PyAny>| match pair.is_instance_of::<PyString>() {
+                true => None, // of two letters
+                false => pair.extract::<[String; 2]>().ok().map(Into::into),
+            };
+            let pairs = if given.hasattr("items")? { &given.call_method0("items")? } else { given };
+            Ok(each(pairs, pair)?.map_or(Value::Other(String::new()), Value::Pairs)) // what is not shown needs no text
+        }
         _ => other(),
     }
 }
@@ -158,28 +171,9 @@ fn is_several(given: &Bound<'_, PyAny>) -> bool {
     !given.hasattr("decode").unwrap_or(true) && given.hasattr("__iter__").unwrap_or(false)
 }
 
-/// The whole numbers in a sequence; `None` if there is anything else in it.
-fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
-    let whole = |number: PyResult<Bound<'_, PyAny>>| {
-        let number = number?;
-        Ok(number.is_exact_instance_of::<PyInt>().then(|| number.extract().ok()).flatten())
-    };
-    given.try_iter()?.map(whole).collect()
-}
-
-fn texts(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    given.try_iter()?.map(|text| text?.extract()).collect()
-}
-
-fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
-    given
-        .try_iter()?
-        .map(|pair| {
-            let pair = pair?;
-            let of_list = |_| pair.extract::<[String; 2]>().map(|[name, value]| (name, value));
-            pair.extract().or_else(of_list)
-        })
-        .collect()
+/// What `one` makes of each element; `None` if it makes nothing of one.
+fn each<T>(given: &Bound<'_, PyAny>, one: impl Fn(&Bound<'_, PyAny>) -> Option<T>) -> PyResult<Option<Vec<T>>> {
+    given.try_iter()?.map(|element| Ok(one(&element?))).collect()
 }
 
 /// A value as Python has it: sizes in bytes, times in seconds.
@@ -215,13 +209,7 @@ pub fn part((index, count): (u32, u32)) -> PyResult<Part> {
 #[pyfunction(name = "parse_size")]
 pub fn size(py: Python<'_>, value: &Bound<'_, PyAny>, option: &str) -> PyResult<u64> {
     let sizes = Opt::new("", Type::Size, false, || Value::None);
-    let given = value_of(value, &sizes)?;
-    let size = match &given {
-        Value::Whole(whole) => u64::try_from(*whole).ok().filter(|size| (1..1 << 62).contains(size)),
-        Value::Text(text) => parse_size(text),
-        _ => None,
-    };
-    size.ok_or_else(|| run_error(py, &sizes.refuses(option, &given)))
+    u64::take(&value_of(value, &sizes)?, &sizes, option).map_err(|error| run_error(py, &error))
 }
 
 /// Every table of options by what it is of: the name of a function that describes a source or a destination, or a struct.

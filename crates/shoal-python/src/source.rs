@@ -20,18 +20,20 @@ use crate::errors::run_error;
 use crate::options::NoOptions;
 use crate::registry::{Described, SOURCES, SourceForm, What, source_named};
 
-/// A source as Python describes it: the function that did, or none for a plain text; what it is of; the own options; and
-/// what identifies a list that was passed in memory.
-pub type Given<'py> = (Option<String>, Bound<'py, PyAny>, Bound<'py, PyDict>, Option<String>);
+/// A source as Python describes it: the function that did, or none for a plain text; what it is of (a text, paths or a
+/// `Spooled`); and the own options.
+pub type Given<'py> = (Option<String>, Bound<'py, PyAny>, Bound<'py, PyDict>);
 
 /// Opens a source for a run with these options. It looks at the file system, so without the interpreter.
 /// `ordered`: objects are wanted in the order of the source.
 pub fn open(py: Python<'_>, given: Given<'_>, run: &mut TransferOptions, ordered: bool) -> PyResult<Arc<dyn Source>> {
-    let (function, what, own, identity) = given;
-    let what = match (what.is_instance_of::<PyString>(), identity) {
-        (true, None) => What::Text(what.extract()?),
-        (true, Some(identity)) => What::Spooled(what.extract()?, identity),
-        (false, _) => What::Paths(what.try_iter()?.map(|path| path?.extract()).collect::<PyResult<Vec<OsString>>>()?),
+    let (function, what, own) = given;
+    let what = if what.is_instance_of::<PyString>() {
+        What::Text(what.extract()?)
+    } else if what.hasattr("identity")? {
+        What::Spooled(what.getattr("path")?.extract()?, what.getattr("identity")?.extract()?)
+    } else {
+        What::Paths(what.try_iter()?.map(|path| path?.extract()).collect::<PyResult<Vec<OsString>>>()?)
     };
     let kind = match (&function, &what) {
         (None, What::Text(text)) => source_named(text).map_err(|error| run_error(py, &error))?,

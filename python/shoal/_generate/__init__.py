@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from shoal._report import Report
 
 
-@points_to_options
+@points_to_options()
 @on_clusters
 def generate(
     function: Callable[[Any], object],

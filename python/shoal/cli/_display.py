@@ -38,7 +38,7 @@ from shoal.cli._flags import in_flags
 from shoal.cli._summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.live import Live
     from rich.table import Table
@@ -277,11 +277,12 @@ class Display:
             what = without_secrets(source)
             self._say("start", f"{doing} {what} to {destination}" if destination else f"reading {what}")
 
-    def unused(self, options: Iterable[str], what: str, text: str) -> None:
+    def unused(self, options: Sequence[str], what: str, text: str) -> None:
         """Prints a note on options that mean nothing for this source or destination."""
         if options and not self._quiet:
             flags = ", ".join(in_flags(f"`{option}`") for option in options)
-            self._say("note", f"note: {flags} means nothing for this {what} ({without_secrets(text)})")
+            means = "mean" if len(options) > 1 else "means"
+            self._say("note", f"note: {flags} {means} nothing for this {what} ({without_secrets(text)})")
 
     def stopping(self) -> None:
         """Prints that a signal has arrived; called in the signal handler."""

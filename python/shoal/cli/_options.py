@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from shoal import _destinations, _options, _shoal, _sources
+import shoal
+from shoal import _options, _shoal
 from shoal._options import DESTINATIONS, SOURCES
 from shoal._options import Option as Row
-from shoal.cli._flags import RESUME_FLAGS
 from shoal._source_types import Described
+from shoal.cli._flags import RESUME_FLAGS, long_flag
 from shoal.cli._groups import ERRORS, OUTPUT, SOURCE, SPEED, Option, Usage
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,8 +30,8 @@ Flag = Callable[[F], F]
 DEFAULTS: dict[str, Any] = {"on_error": "record"}
 
 
-def _number_or_word(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
-    return int(value) if value is not None and value.isdecimal() else value
+def _number_or_word(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    return click.INT(value, param, ctx) if value is not None and value.isdecimal() else value
 
 
 def _fields(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -111,6 +112,13 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     of_us = (ParameterSource.COMMANDLINE, None)  # None: set by another flag, as `resume` is
     typed = {name: value for name, value in options.items() if context.get_parameter_source(name) in of_us}
     return {name: value for name, value in DEFAULTS.items() if name in options} | typed
+
+
+def typed() -> set[str]:
+    """Returns the names of the flags on the command line, except those for the output."""
+    context = click.get_current_context()
+    flags = {one.name or "" for one in context.command.params if isinstance(one, Option) and one.group != OUTPUT}
+    return {name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def _resumes(ctx: click.Context, param: click.Parameter, given: bool) -> None:
@@ -234,15 +242,16 @@ def cluster_of(options: dict[str, Any]) -> dict[str, Any]:
     """Takes what describes a cluster out of the options, and returns the argument for it.
 
     Raises:
-        UsageError: There are parts without a cluster.
+        UsageError: There are options of a cluster without one.
     """
     own = {name: options.pop(name) for name in ("cluster", "parts", "allow_unlocked") if name in options}
     address = own.pop("cluster", None)
     if address is None:
-        if "parts" in own:
-            raise Usage("--parts needs --cluster", hint="for one part of a job, use --part")
+        if own:
+            flag = long_flag(next(iter(own)))
+            raise Usage(f"{flag} needs --cluster", hint="add --cluster ray; for one part of a job, use --part")
         return {}
-    return {"cluster": _destinations.cluster(address, **own)}
+    return {"cluster": shoal.cluster(address, **own)}
 
 
 output_options = _apply([flag(OUTPUT, **one) for one in _OUTPUT])
@@ -291,6 +300,6 @@ def _described(
     unused = sorted(_taken(options, *functions))
     if not function:
         return text, unused
-    if describe := getattr(_sources, function, None):
+    if describe := getattr(shoal, function, None):
         return describe(text, **own), unused
     return Described(what=text, options=_shoal.checked(function, own), function=function), unused

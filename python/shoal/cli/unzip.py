@@ -67,9 +67,11 @@ def command(
         which = "pass only one of them" if given else "pass one of them"
         raise click.UsageError(f"use -d DIR to unpack, --test to check, or --list to list: {which}")
     options = _options.given(options)
-    if listed:
-        return _list(archives, options, as_json=as_json)
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
+    if listed:
+        useless = _options.typed() - names("archives") - {"listed", "include", "exclude"}
+        display.unused(sorted(useless), "listing", " ".join(archives))
+        return _list(archives, options, as_json=as_json)
     with _exit.Signals(display.stopping) as signals:
         try:
             display.begins(" ".join(archives), directory, "unpacking")

@@ -14,6 +14,7 @@ use super::message::Message;
 use super::panicked::panicked;
 use super::shared::Shared;
 use crate::error::{Class, Error, Kind, Result};
+use crate::hosts::Hosts;
 use crate::journal::{MARK_ALL, Standing};
 use crate::options::Pass;
 use crate::partition::{Cursor, Key, Partition};
@@ -125,18 +126,28 @@ impl From<Error> for Stopped {
 fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<(), Stopped> {
     *shared.frontier() = Frontier::new(known.frontier, known.chain);
     let cursor = known.cursor.clone().filter(|_| !known.compare);
-    let mut pages = Pages { shared, listing: shared.source.list(cursor)? };
-    pages.listing.report_to(&shared.findings);
-    let listed = list_pages(runtime, &mut pages, known);
-    shared.listing_ended(pages.listing.end());
+    let mut listing = shared.source.list(cursor)?;
+    listing.report_to(&shared.findings);
+    let listed = list_pages(runtime, shared, &mut *listing, known);
+    shared.listing_ended(listing.end());
     listed
 }
 
-fn list_pages(runtime: &Runtime, pages: &mut Pages<'_>, mut known: Known) -> Result<(), Stopped> {
-    let shared = pages.shared;
+fn list_pages(runtime: &Runtime, shared: &Shared, listing: &mut dyn Listing, mut known: Known) -> Result<(), Stopped> {
     let mut chain = Key::default();
     let mut lists = false;
-    while let Some(partition) = runtime.block_on(pages.next())? {
+    let retried = || {
+        shared.counters.listing_retries.fetch_add(1, Relaxed);
+    };
+    let mut next = || {
+        runtime.block_on(async {
+            tokio::select! {
+                next = next_page(listing, &shared.hosts, &retried) => next,
+                () = stopped(shared) => Ok(None),
+            }
+        })
+    };
+    while let Some(partition) = next()? {
         lists = true;
         if known.compare && partition.seq >= known.frontier {
             if chain != known.chain {
@@ -200,41 +211,31 @@ fn wait_for_room(shared: &Shared) -> bool {
     }
 }
 
-/// A listing with patience: errors of class `Retry` are waited out.
-struct Pages<'a> {
-    shared: &'a Shared,
-    listing: Box<dyn Listing>,
-}
-
-impl Pages<'_> {
-    async fn next(&mut self) -> Result<Option<Partition>> {
-        let (mut tries, mut since) = (0, Instant::now());
-        loop {
-            let next = tokio::select! {
-                next = self.listing.next() => next,
-                () = stopped(self.shared) => return Ok(None),
-            };
-            match next {
-                Ok(partition) => {
-                    self.shared.hosts.listed();
-                    return Ok(partition);
+/// The next partition of a listing, with patience: errors of class `Retry` are waited out, and `retried` is told.
+pub(crate) async fn next_page(
+    listing: &mut dyn Listing,
+    hosts: &Hosts,
+    retried: impl Fn(),
+) -> Result<Option<Partition>> {
+    let (mut tries, mut since) = (0, Instant::now());
+    loop {
+        match listing.next().await {
+            Err(error) if error.class() == Class::Retry => {
+                if tries == 0 {
+                    since = Instant::now();
                 }
-                Err(error) if error.class() == Class::Retry => {
-                    if tries == 0 {
-                        since = Instant::now();
-                    }
-                    tries += 1;
-                    let Some(wait) = self.shared.hosts.listing_wait(&error, tries, since.elapsed()) else {
-                        return Err(gave_up(&error, tries, since.elapsed()));
-                    };
-                    self.shared.counters.listing_retries.fetch_add(1, Relaxed);
-                    tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
-                        () = stopped(self.shared) => return Ok(None),
-                    }
-                }
-                Err(error) => return Err(error),
+                tries += 1;
+                let Some(wait) = hosts.listing_wait(&error, tries, since.elapsed()) else {
+                    return Err(gave_up(&error, tries, since.elapsed()));
+                };
+                retried();
+                tokio::time::sleep(wait).await;
             }
+            Ok(partition) => {
+                hosts.listed();
+                return Ok(partition);
+            }
+            Err(error) => return Err(error),
         }
     }
 }

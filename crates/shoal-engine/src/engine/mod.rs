@@ -38,4 +38,5 @@ mod threads;
 
 pub(crate) use commit::commit_state;
 pub(crate) use filter::Filter;
+pub(crate) use listing::next_page;
 pub(crate) use run::{FAILURES_SHOWN, Neighbour, Run};

@@ -41,7 +41,7 @@ crate::options! {
         /// now and then, so use it only for services known to answer in order. `"off"`: one request at a time, without
         /// ids.
         pipeline: Pipeline = Pipeline::Auto, "Pipelined requests on a connection.", metavar: Some("auto|off|N"),
-            range: DEPTHS, group: SERVICES;
+            range: Some(DEPTHS), group: SERVICES;
         /// Seconds without a byte from the host after which a request has failed.
         timeout: Duration = Duration::from_secs(30), "Fail a request after this long without data.",
             metavar: Some("SECONDS"), group: SERVICES;
@@ -49,8 +49,8 @@ crate::options! {
         connect_timeout: Duration = Duration::from_secs(10), "Fail a connection after this long.",
             metavar: Some("SECONDS"), group: SERVICES;
         /// How often to retry one object.
-        max_retries: u32 = MAX_RETRIES, "Number of retries of one object.", metavar: Some("N"), range: (0.0, COUNT_MAX),
-            group: SERVICES;
+        max_retries: u32 = MAX_RETRIES, "Number of retries of one object.", metavar: Some("N"),
+            range: Some((0.0, COUNT_MAX)), group: SERVICES;
         /// Seconds for which to retry one object, and for which a host may be unavailable.
         retry_timeout: Duration = RETRY_TIMEOUT, "Retry one object, or a host, for this long.",
             metavar: Some("SECONDS"), group: SERVICES;

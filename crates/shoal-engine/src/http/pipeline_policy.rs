@@ -46,7 +46,7 @@ impl Setting for Pipeline {
         match self {
             Pipeline::Auto => Value::Text("auto".to_owned()),
             Pipeline::Off => Value::Text("off".to_owned()),
-            Pipeline::Depth(depth) => Value::Whole(*depth as i64),
+            Pipeline::Depth(depth) => Value::Whole(*depth as i128),
         }
     }
 }

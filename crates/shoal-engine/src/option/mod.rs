@@ -69,8 +69,8 @@ pub struct Opt {
     pub flag: Option<&'static str>,
     /// A letter for its flag.
     pub short: Option<&'static str>,
-    /// The least and the most that a number may be.
-    pub range: (f64, f64),
+    /// The least and the most that a number may be, if not what its type says; see [`Opt::bounds`].
+    pub range: Option<(f64, f64)>,
     /// Whether its values are never shown.
     pub secret: bool,
     /// Whether another value makes another job: then it is in the identity of its source, while it is not the default.
@@ -81,19 +81,14 @@ pub struct Opt {
 
 /// The largest number that an option takes if it does not say: no run has more of anything.
 pub const COUNT_MAX: f64 = u32::MAX as f64;
-/// Sizes: from a byte to 4 EiB, far more than any file system holds.
-pub const SIZES: (f64, f64) = (1.0, (1_u64 << 62) as f64);
-/// 30 years; beyond it clocks overflow.
-const SECONDS_MAX: f64 = 1e9;
+/// Up to the largest number that Python calls a size, which is the largest `i64` (`sys.maxsize`).
+const SIZES: (f64, f64) = (1.0, i64::MAX as f64);
+/// A millisecond to 30 years; beyond that, clocks overflow.
+const SECONDS: (f64, f64) = (0.001, 1e9);
 
 impl Opt {
     /// An option of which only the first facts are known; the macro replaces the others.
     pub const fn new(name: &'static str, takes: Type, optional: bool, default: fn() -> Value) -> Opt {
-        let range = match takes {
-            Type::Seconds => (f64::MIN_POSITIVE, SECONDS_MAX),
-            Type::Size => SIZES,
-            _ => (1.0, COUNT_MAX),
-        };
         Opt {
             name,
             takes,
@@ -105,39 +100,47 @@ impl Opt {
             group: "",
             flag: None,
             short: None,
-            range,
+            range: None,
             secret: false,
             binds: false,
             environment: false,
         }
     }
 
+    /// The least and the most that a number may be.
+    pub fn bounds(&self) -> (f64, f64) {
+        self.range.unwrap_or(match self.takes {
+            Type::Seconds => SECONDS,
+            Type::Size => SIZES,
+            _ => (1.0, COUNT_MAX),
+        })
+    }
+
+    /// The error for a number above its maximum, which is whole. The number is not shown: it may have many digits.
+    pub(crate) fn is_exceeded(&self, named: &str) -> Error {
+        let most = self.bounds().1 as i64; // of 2^63, the largest `i64`
+        Error::new(Kind::Config, format!("`{named}` is too large: the maximum is {most}"))
+    }
+
     /// The error for a value that it does not take. `named`: what it was given as.
     pub fn refuses(&self, named: &str, given: &Value) -> Error {
-        let (least, most) = self.range;
+        let (least, most) = self.bounds();
         let listed = |words: &[&str], more: &[&str]| {
             let mut words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
             words.extend(more.iter().map(|&text| text.to_owned()));
             let last = words.pop().unwrap_or_default();
             if words.is_empty() { last } else { format!("{} or {last}", words.join(", ")) }
         };
-        let is_number = matches!(self.takes, Type::Count | Type::WordOrCount(..) | Type::Size);
-        if let (true, Value::Whole(whole)) = (is_number, given)
-            && *whole as f64 > most
-        {
-            // The value is not shown: a number may have more digits than can be read.
-            return Error::new(Kind::Config, format!("`{named}` is too large: the maximum is {most}"));
-        }
         let must = match self.takes {
             Type::Flag => "true or false".to_owned(),
             Type::Count => format!("a whole number of at least {least}"),
             Type::Number => format!("a number from {least} to {most}"),
             Type::Size => "a size above 0".to_owned(),
-            Type::Seconds => "a time in seconds above 0".to_owned(),
+            Type::Seconds => format!("a time in seconds of at least {least}"),
             Type::Word(_, words) => listed(words, &[]),
             Type::WordOrCount(_, words) => listed(words, &[&format!("a whole number from {least} to {most}")]),
-            Type::Text => "text".to_owned(),
-            Type::Texts => "text, or several texts".to_owned(),
+            Type::Text => "text that is not empty".to_owned(),
+            Type::Texts => "one text or several, none of them empty".to_owned(),
             Type::Headers => "names and values of HTTP headers".to_owned(),
             Type::Path => "a path".to_owned(),
             Type::Part => "(index, count), with the index counted from 0".to_owned(),
@@ -205,7 +208,7 @@ pub trait Options: Default {
 ///     /// How to bake.
 ///     pub struct Baking {
 ///         /// Number of loaves.
-///         loaves: u32 = 2, "Number of loaves.", metavar: Some("N"), range: (1.0, 10.0), binds: true;
+///         loaves: u32 = 2, "Number of loaves.", metavar: Some("N"), range: Some((1.0, 10.0)), binds: true;
 ///     }
 ///     and {
 ///         /// Where.

@@ -59,15 +59,17 @@ impl Setting for bool {
 
 /// A whole number within the range of the option; of one that takes sizes, also text.
 pub(crate) fn whole(given: &Value, option: &Opt, named: &str) -> Result<u64> {
-    let (least, most) = option.range;
+    let (least, most) = option.bounds();
     let number = match given {
-        Value::Whole(number) => u64::try_from(*number).ok(),
-        Value::Text(text) if option.takes == Type::Size => parse_size(text),
+        Value::Whole(number) => Some(*number),
+        Value::Text(text) if option.takes == Type::Size => parse_size(text).map(i128::from),
         _ => None,
     };
-    number
-        .filter(|&number| (least..=most).contains(&(number as f64)) && number <= i64::MAX as u64)
-        .ok_or_else(|| option.refuses(named, given))
+    match number {
+        Some(number) if number > most as i64 as i128 => Err(option.is_exceeded(named)),
+        Some(number) if number >= least as i128 => Ok(number as u64),
+        _ => Err(option.refuses(named, given)),
+    }
 }
 
 macro_rules! whole_numbers {
@@ -80,7 +82,7 @@ macro_rules! whole_numbers {
             }
 
             fn given(&self) -> Value {
-                Value::Whole((*self).try_into().unwrap_or(i64::MAX))
+                Value::Whole(*self as i128)
             }
         })*
     };
@@ -90,13 +92,17 @@ whole_numbers!(u32, u64, usize);
 
 /// A number within the range of the option.
 fn number(given: &Value, option: &Opt, named: &str) -> Result<f64> {
-    let (least, most) = option.range;
+    let (least, most) = option.bounds();
     let number = match given {
-        Value::Whole(whole) => Some(*whole as f64),
-        Value::Number(number) => Some(*number),
-        _ => None,
+        Value::Whole(whole) => *whole as f64,
+        Value::Number(number) => *number,
+        _ => f64::NAN, // within no bounds
     };
-    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| option.refuses(named, given))
+    match number {
+        _ if number > most => Err(option.is_exceeded(named)),
+        _ if number >= least => Ok(number),
+        _ => Err(option.refuses(named, given)),
+    }
 }
 
 impl Setting for f64 {
@@ -155,12 +161,13 @@ impl Setting for Vec<String> {
     }
 }
 
-/// Whether a user's header field can be sent: a token, and a value without line breaks (RFC 9110, 5.5 and 5.6.2).
+/// Whether a user's header field can be sent: a token, and a value of printable ASCII and tabs (RFC 9110, 5.5 and 5.6.2).
+/// What other bytes mean is up to the service.
 pub(crate) fn valid_field(name: &str, value: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty()
         && name.bytes().all(token)
-        && value.bytes().all(|byte| byte == b'\t' || byte >= b' ' && byte != 0x7f)
+        && value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte))
 }
 
 impl Setting for Vec<(String, String)> {

@@ -1,13 +1,14 @@
 //! Sizes: a number of bytes, or text such as `256MiB`, `10M` (both binary, as in dd, curl and rsync) or `1.5 GB` (decimal, as
 //! in SI).
 
-/// Returns a size in bytes, or `None` if the text is not a size above 0.
+/// Returns a size in bytes, or `None` if the text is not a size above 0. One that does not fit is the largest that does.
 ///
 /// ```
 /// use shoal_engine::option::parse_size;
 ///
 /// assert_eq!(parse_size("64M"), Some(64 << 20));
 /// assert_eq!(parse_size("1.5 GB"), Some(1_500_000_000));
+/// assert_eq!(parse_size("99999999 TiB"), Some(u64::MAX));
 /// assert_eq!(parse_size("many"), None);
 /// ```
 pub fn parse_size(text: &str) -> Option<u64> {
@@ -21,8 +22,9 @@ pub fn parse_size(text: &str) -> Option<u64> {
         return None;
     }
     let part = fraction.map_or(0.0, |digits| format!("0.{digits}").parse::<f64>().unwrap_or(0.0));
-    let size = whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add((part * unit as f64) as u64)?;
-    (size > 0 && size < 1 << 63).then_some(size)
+    let whole = whole.parse().unwrap_or(u64::MAX); // they are digits
+    let size = whole.saturating_mul(unit).saturating_add((part * unit as f64) as u64);
+    (size > 0).then_some(size)
 }
 
 /// How many bytes a unit has.

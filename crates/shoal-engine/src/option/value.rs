@@ -12,8 +12,8 @@ pub enum Value {
     None,
     /// True or false.
     Flag(bool),
-    /// A whole number; one that does not fit is the nearest that does.
-    Whole(i64),
+    /// A whole number; one that does not fit is the nearest that does, which no option takes.
+    Whole(i128),
     /// A number with a fraction.
     Number(f64),
     /// Text.
@@ -47,6 +47,7 @@ impl fmt::Display for Value {
             Value::None => out.write_str("None"),
             Value::Flag(true) => out.write_str("True"),
             Value::Flag(false) => out.write_str("False"),
+            Value::Whole(i128::MIN | i128::MAX) => out.write_str("a number of many digits"),
             Value::Whole(whole) => write!(out, "{whole}"),
             Value::Number(number) => write!(out, "{number:?}"),
             Value::Text(text) => out.write_str(&quoted(text)),

@@ -197,7 +197,7 @@ impl Source for Ids {
 
     fn properties(&self) -> SourceProperties {
         // One lane: it only keeps account.
-        SourceProperties { twice: Twice::Reissued, lanes_max: Some(1), ..SourceProperties::default() }
+        SourceProperties { twice: Twice::Reissued, lanes_max: Some(1), updates: false, ..SourceProperties::default() }
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {

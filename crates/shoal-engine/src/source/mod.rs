@@ -99,6 +99,15 @@ pub struct SourceProperties {
     pub lanes_max: Option<usize>,
     /// Its objects are on many hosts. One that stays away then fails its objects, and does not end the run.
     pub many_hosts: bool,
+    /// Its objects can be listed and compared again (`resume="update"`). Otherwise, messages advise a restart instead.
+    pub updates: bool,
+}
+
+impl SourceProperties {
+    /// A message, without advice that is not for this source.
+    pub(crate) fn advised(&self, message: &str) -> String {
+        if self.updates { message.to_owned() } else { message.replace("`resume=\"update\"`", "`resume=\"restart\"`") }
+    }
 }
 
 impl Default for SourceProperties {
@@ -112,6 +121,7 @@ impl Default for SourceProperties {
             behind: Behind::Trusted,
             lanes_max: None,
             many_hosts: false,
+            updates: true,
         }
     }
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 use shoal_engine::fs::lock::Lock;
 use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
-use shoal_engine::option::{SIZES, Type};
+use shoal_engine::option::Type;
 use shoal_engine::options::group::DESTINATION;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
@@ -67,13 +67,14 @@ shoal_engine::options! {
     /// How files are cut.
     pub struct ParquetOptions {
         /// About how many bytes a file has, as a number or text such as `"128MiB"`.
-        shard_size: u64 = 128 << 20, "Bytes of a file of parquet:DIR.", takes: Type::Size, range: SIZES,
+        shard_size: u64 = 128 << 20, "Bytes of a file of parquet:DIR.", takes: Type::Size,
             metavar: Some("SIZE"), group: DESTINATION;
         /// Seconds after which a file is finished although it is smaller.
         shard_age: Duration = Duration::from_secs(300), "Finish such a file after this long.",
             metavar: Some("SECONDS"), group: DESTINATION;
-        /// Maximum number of rows of a row group, about. With fewer, readers decompress less for a single row.
-        group_rows: usize = 100_000, "Rows of a row group, at most.", metavar: Some("N"), group: DESTINATION;
+        /// About how many rows a row group has at most: it ends with the partition that reaches this number. With fewer,
+        /// readers decompress less for a single row.
+        group_rows: usize = 100_000, "Rows of a row group, about.", metavar: Some("N"), group: DESTINATION;
     }
     and {
         /// How often files are synced, and what is in them committed.

@@ -1,7 +1,7 @@
 //! The options of the archive source.
 
 use crate::error::Result;
-use crate::option::{Opt, SIZES, Setting, Type, Value};
+use crate::option::{Opt, Setting, Type, Value};
 use crate::options::group::ARCHIVES;
 
 crate::options! {
@@ -19,7 +19,7 @@ crate::options! {
         backslashes: Backslashes = Backslashes::Refuse, "Reject \\ in a name, or read it as /.", binds: true,
             group: ARCHIVES;
         /// Maximum bytes that one archive may unpack to: a number, or text such as `"20GB"`.
-        max_size: Option<u64> = None, "Reject archives that unpack to more bytes.", takes: Type::Size, range: SIZES,
+        max_size: Option<u64> = None, "Reject archives that unpack to more bytes.", takes: Type::Size,
             metavar: Some("SIZE"), group: ARCHIVES;
         /// How many times its own size an archive may unpack to; checked only beyond 64 MiB.
         max_ratio: u64 = 100, "Reject archives that grow more than this.", // sorted text reaches 20, deflate at most 1,032

@@ -69,7 +69,14 @@ impl<I: Item> Source for Items<I> {
 
     fn properties(&self) -> SourceProperties {
         let (once, in_turn) = (true, self.shared.is_named);
-        SourceProperties { is_network: false, once, in_turn, twice: Twice::Conflict, ..SourceProperties::default() }
+        SourceProperties {
+            is_network: false,
+            once,
+            in_turn,
+            updates: false,
+            twice: Twice::Conflict,
+            ..SourceProperties::default()
+        }
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {

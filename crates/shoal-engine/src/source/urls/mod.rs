@@ -64,7 +64,7 @@ crate::options! {
         per_host: usize = 6, "Connections to one host, at most.", metavar: Some("N"), group: URLS;
         /// Maximum number of requests per second to one host.
         limit_requests: Option<f64> = None, "Requests per second to one host, at most.", metavar: Some("N"),
-            range: (0.001, 1e6), group: URLS;
+            range: Some((0.001, 1e6)), group: URLS;
     }
     with { http: HttpOptions }
     and {
