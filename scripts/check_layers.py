@@ -31,7 +31,7 @@ RUST: dict[str, tuple[set[str], str]] = {
     "hosts": ({"error", "poison"}, "hosts/ judges hosts and knows no engine, source or client"),
     "http": (PLAIN | {"hosts"}, "http/ moves bytes and knows the meaning of none"),
     "journal": (BASE | {"fs"}, "the journal stores what was committed, wherever it came from"),
-    "source": (BASE | {"fs", "hosts", "http"}, "a source lists and fetches; sinks and the engine can change without it"),
+    "source": (BASE | {"fs", "hosts", "http"}, "a source lists and fetches; sinks and engine can change without it"),
     "sink": (BASE | {"fs"}, "a sink writes; sources and the engine can change without it"),
     "engine": (
         BASE | {"hosts", "journal"} | SOURCE | SINK,

@@ -71,7 +71,9 @@ fn stubborn_objects_do_not_pause_a_healthy_host() {
 #[test]
 fn when_only_broken_objects_are_left_probes_use_up_their_tries() {
     let mut machine = machine(3, 180.0, false);
-    (0..40).for_each(|_| drop(machine.failed(&error(Kind::ShortBody), 1, ZERO, false, ZERO)));
+    for _ in 0..40 {
+        machine.failed(&error(Kind::ShortBody), 1, ZERO, false, ZERO);
+    }
     let mut probe = |tries| machine.failed(&error(Kind::ShortBody), tries, ZERO, true, s(1.0));
     assert!(matches!((probe(2), probe(3)), (Verdict::Again(_), Verdict::Again(_))));
     assert_eq!(probe(4), Verdict::GiveUp);
