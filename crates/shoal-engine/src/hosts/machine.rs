@@ -150,14 +150,17 @@ impl Machine {
     }
 
     /// A request has been without an answer for a while, and nothing else arrives from its host. The host is paused: it
-    /// would hold up the others. The next object may ask it soon, beside those that hang.
+    /// would hold up the others. If it has never answered, but is connected, the next object may ask it soon, beside those
+    /// that hang.
     pub fn hangs(&mut self, id: HostId, is_connected: bool, now: Time) {
-        self.change(id, now, |host, _| {
+        self.change(id, now, |host, judge| {
             if host.pause.is_none() {
                 (host.last.kind, host.last.at) = (Kind::Timeout, now);
                 "no answer yet".clone_into(&mut host.last.why);
             }
-            host.pause(PausedFor::Silence { is_connected }, now).ask_later(now);
+            let pause = host.pause(PausedFor::Silence { is_connected }, now);
+            pause.ask_later(now);
+            pause.probing = !is_connected || judge.has_answered;
         });
     }
 

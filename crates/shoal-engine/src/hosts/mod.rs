@@ -114,6 +114,11 @@ impl Hosts {
         if self.is_well(host) { Gate::Open } else { self.machine().look(host, self.now()) }
     }
 
+    /// A host has answered, well or badly.
+    pub fn hears(&self, host: HostId) {
+        self.glance.answered.add(host);
+    }
+
     /// A request to `host` was answered well.
     pub fn succeeded(&self, host: HostId, probe: bool) {
         self.answered(host, probe, true);
@@ -165,7 +170,9 @@ impl Hosts {
     /// Nothing more will be listed. A host that has never answered is to blame now, though none has: a stop would only leave
     /// the last objects without an end each time. While more is listed, it keeps all of them from failing.
     pub fn listed_all(&self) {
-        self.glance.answered.set_any();
+        if self.many {
+            self.glance.answered.set_any();
+        }
     }
 
     /// How long the listing waits after its `tries`-th failure in a row; `None`: it gives up.

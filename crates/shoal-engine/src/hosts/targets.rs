@@ -29,6 +29,8 @@ impl Targets {
         match self.0.gate(id) {
             Gate::Open => Ok(false),
             Gate::Probe => Ok(true),
+            // One that has answered is slow, and is asked all the same.
+            Gate::Closed if self.0.has_answered(id) => Ok(false),
             Gate::Closed => Err(self.0.away(id)),
             Gate::Away => Err(self.0.away(id).behind_away()),
         }

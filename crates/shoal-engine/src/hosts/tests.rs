@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::host::{Gate, Time};
 use super::machine::{Glance, Machine, Verdict};
 use super::sets::{Answered, Known};
-use super::{PROBE_MAX, Rules, Targets};
+use super::{Hosts, PROBE_MAX, Rules, Targets};
 use crate::error::{Error, HostId, Kind, Result};
 
 const HOST: HostId = HostId(7);
@@ -156,10 +156,13 @@ fn an_object_that_hangs_is_charged_though_its_host_waits_meanwhile() {
     let mut machine = machine(10, 180.0, true);
     machine.answered(HOST, false, true, ZERO);
     let fails = |machine: &mut Machine, tries| machine.failed(&error(Kind::Timeout), tries, ZERO, true, s(9.0));
+    machine.hangs(OTHER, true, ZERO);
+    assert_eq!(machine.gate(OTHER, s(0.1)), Gate::Closed);
+    assert_eq!(machine.gate(OTHER, s(1.0)), Gate::Probe, "one that never answered is asked beside those that hang");
     machine.hangs(HOST, true, ZERO);
-    assert_eq!(machine.gate(HOST, s(0.1)), Gate::Closed);
-    assert_eq!(machine.gate(HOST, s(1.0)), Gate::Probe, "another object asks it beside those that hang");
+    assert_eq!(machine.gate(HOST, s(8.0)), Gate::Closed, "those that hang ask it");
     assert!(matches!(fails(&mut machine, 1), Verdict::Again(_)));
+    assert_eq!(machine.gate(HOST, s(12.0)), Gate::Probe);
     assert_eq!(fails(&mut machine, 11), Verdict::GiveUp);
     machine.answered(HOST, false, false, s(9.0));
     assert_eq!(machine.look(HOST, s(9.0)), Gate::Open, "whatever arrives ends the pause");
@@ -189,7 +192,20 @@ fn a_redirect_to_a_silent_host_is_followed_by_one_request_at_a_time() {
     assert!(targets.ask("http://h").is_err());
     assert!(targets.ask("http://other").is_ok());
     let answered: Result<()> = targets.answered("http://h", true, Ok(()));
-    assert!(answered.is_ok() && targets.ask("http://h").is_ok_and(|probe| !probe));
+    assert!(answered.is_ok());
+    // One that has answered is asked all the same: without a request, no try is lost.
+    (0..99).for_each(|_| assert!(targets.ask("http://h").is_ok() && fails(Kind::Timeout).is_err()));
+    assert!(targets.ask("http://h").is_ok());
+}
+
+#[test]
+fn that_all_is_listed_says_nothing_of_a_lone_host() {
+    for many in [false, true] {
+        let hosts = Hosts::new("the server", Rules { max_retries: 10, timeout: s(180.0), many });
+        hosts.listed_all();
+        let wait = hosts.listing_wait(&error(Kind::Timeout), 2, s(11.0));
+        assert_eq!(wait.is_some(), many, "of one that has never answered");
+    }
 }
 
 #[test]

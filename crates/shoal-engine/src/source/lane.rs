@@ -200,7 +200,11 @@ pub trait Lane {
     fn arrives(&self, job: JobId) {
         let _ = job;
     }
-    /// Whether a host of many has answered, well or badly.
+    /// A host of many has answered, well or badly.
+    fn hears(&self, host: HostId) {
+        let _ = host;
+    }
+    /// Whether one has.
     fn has_answered(&self, host: HostId) -> bool {
         let _ = host;
         true

@@ -157,7 +157,7 @@ impl LaneState {
     /// Takes nothing more from a slot, because its host is paused or has no room. If it has never answered, it may take long.
     pub(super) fn park(&self, number: u32, host: HostId) {
         self.slots.take_no_more(number);
-        let aside = !self.shared.hosts.is_well(host) || !self.shared.hosts.has_answered(host);
+        let aside = self.look(host) != Gate::Open || !self.shared.hosts.has_answered(host);
         if let Some(slot) = self.slots.open.borrow_mut()[number as usize].as_mut() {
             slot.parked = true;
             self.many.parked.borrow_mut().entry(host).or_default().push(number);

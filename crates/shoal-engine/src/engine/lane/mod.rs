@@ -394,7 +394,7 @@ impl Lane for Handle {
                 let room = self.0.wakes.room.notified(); // made before the sink is asked, so that no wake-up is missed
                 match self.0.timed(job.slot, |writer| writer.begin(job.index, &job.name, meta))? {
                     Some(writer) => {
-                        self.0.begins(job);
+                        self.0.arrives(job.id());
                         return Ok(Body::new(writer, self.0.clone(), meta.clone()));
                     }
                     None => room.await,
@@ -443,6 +443,10 @@ impl Lane for Handle {
 
     fn has_answered(&self, host: HostId) -> bool {
         self.0.shared.hosts.has_answered(host)
+    }
+
+    fn hears(&self, host: HostId) {
+        self.0.shared.hosts.hears(host);
     }
 
     fn requeued(&self, job: Job) {

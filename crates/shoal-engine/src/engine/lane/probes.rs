@@ -41,18 +41,12 @@ impl LaneState {
         self.wakes.jobs.notify_waiters();
     }
 
-    /// The body of an object arrives. If nothing came from its host before, the others need not wait for the end of it.
-    pub(super) fn begins(&self, job: &Job) {
-        if !self.shared.hosts.has_answered(job.entry().host) {
-            self.arrives(job.id());
-        }
-    }
-
-    /// See `Lane::arrives`.
+    /// See `Lane::arrives`. Others need not wait for the end of a body that has begun to arrive, either.
     pub(super) fn arrives(&self, job: JobId) {
-        if let Some(host) = self.slots.host(job.slot, job.index) {
-            let probe = self.take_probe(job);
-            self.shared.hosts.arrives(host, probe);
+        if self.take_probe(job)
+            && let Some(host) = self.slots.host(job.slot, job.index)
+        {
+            self.shared.hosts.arrives(host, true);
         }
     }
 

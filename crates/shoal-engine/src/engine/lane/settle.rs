@@ -198,9 +198,9 @@ impl LaneState {
                 self.settle(&job, |slot| slot.waiting += 1); // stays unfinished
             }
             Class::Object => {
-                if error.side() == Side::Source {
-                    // A definite answer about this object: the host is there.
-                    self.shared.hosts.arrives(job.entry().host, probe);
+                if probe {
+                    // A definite answer about this object: the host is back.
+                    self.shared.hosts.succeeded(job.entry().host, true);
                 }
                 if error.kind() == Kind::Vanished && error.side() == Side::Source && self.shared.options.ignore_vanished
                 {

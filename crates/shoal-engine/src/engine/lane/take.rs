@@ -175,7 +175,7 @@ impl LaneState {
             self.park(number, host);
             return Some(Next::Nothing);
         }
-        if has_fresh && !self.shared.hosts.is_well(host) {
+        if has_fresh && self.look(host) != Gate::Open {
             return None; // a probe with an object that has not failed yet tells most about its host
         }
         let index = slot.given_back.pop_front()?;
@@ -201,6 +201,9 @@ impl LaneState {
         let mut slots = self.slots.open.borrow_mut();
         let Some(Some(slot)) = slots.get_mut(number as usize) else { return Next::Nothing };
         let Some(index) = slot.open.take(self.index) else {
+            if !slot.given_back.is_empty() {
+                return Next::More; // another lane has taken the last one meanwhile
+            }
             drop(slots);
             self.close_if_settled(number);
             self.slots.take_no_more(number);

@@ -121,6 +121,14 @@ impl Jobs<'_> {
         self.pool.host.answered();
     }
 
+    /// The head of an answer has arrived.
+    fn answers(&self) {
+        self.arrives();
+        if !self.pools.lane.has_answered(self.pool.id) {
+            self.pools.lane.hears(self.pool.id);
+        }
+    }
+
     fn arrives(&self) {
         self.pool.host.arrived.set(true);
         self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
@@ -205,14 +213,14 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn redirected(&self) {
-        self.arrives();
+        self.answers();
         if let Some(job) = self.asked.redirected() {
             self.pools.lane.arrives(job);
         }
     }
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
-        self.arrives();
+        self.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
         }
