@@ -93,4 +93,6 @@ def destination_form(destination: Destination) -> DestinationForm:
     if isinstance(destination, Described) and destination.function in DESTINATIONS:
         prefix = PREFIX if isinstance(destination, Parquet) else ""
         return f"{prefix}{destination.what}", destination.options
+    if isinstance(destination, str):
+        return destination, {}  # the binding knows what a text may be, and says so
     return path_text(destination, "`destination` must be a path or shoal.parquet(…)"), {}
