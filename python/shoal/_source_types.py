@@ -18,7 +18,7 @@ class Described(Value):
 
     what: str | tuple[str, ...] | Spooled
     options: dict[str, Any]
-    function: str = ""  # the function of the package that describes it, whose name its table of options has
+    function: str = ""  # describes it; the table of its options has the same name
 
     def __getattr__(self, name: str) -> Any:
         """Returns an option.

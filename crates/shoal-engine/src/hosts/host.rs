@@ -227,9 +227,9 @@ impl Host {
         now: Time,
         judge: &Judge<'_>,
     ) -> bool {
-        let Some(Pause { why, .. }) = self.pause else { return true };
+        let why = self.pause.as_ref().map(|pause| pause.why);
         // Of a host that has answered, the object may be the only one that it does not answer.
-        let is_slow = why != PausedFor::Failures && judge.has_answered;
+        let is_slow = why != Some(PausedFor::Failures) && judge.has_answered;
         let is_out = is_slow && probe && is_silent && self.charge(error, judge);
         let Some(pause) = &mut self.pause else { return true };
         pause.has_failed = true;
@@ -243,9 +243,9 @@ impl Host {
         }
         let took = now.saturating_sub(pause.asked_at);
         pause.ask_later(now);
-        if !judge.has_answered && self.state(now, judge) == State::Away {
+        let is_away = !judge.has_answered && self.state(now, judge) == State::Away;
+        if let Some(pause) = self.pause.as_mut().filter(|_| is_away) {
             // Else objects of a silent host would mostly find it with a probe under way, and each ask it again.
-            let pause = self.pause(why, now);
             pause.next_probe = pause.next_probe.max(now + took);
         }
         !is_silent || is_slow && !is_out

@@ -56,9 +56,9 @@ fn hosts_that_go_silent_later_hold_up_no_others_and_lose_nothing_if_they_come_ba
                 false => Reply::Never,
             })
         };
-        let world = beside(of(150, later), 5_000, &DEFAULT, 10.0);
+        let world = beside(of(150, later), 3_000, &DEFAULT, 10.0);
         if back < 10.0 {
-            assert_eq!(world.count(|_| true, Outcome::Written), 17 * 5_000 + 150 * 20);
+            assert_eq!(world.count(|_| true, Outcome::Written), 17 * 3_000 + 150 * 20);
         }
     }
 }
