@@ -57,7 +57,9 @@ WHOLE = (
     "python/**/*.pyi",
     "bench/python/**/*.py",
     "bench/limits/src/**/*.rs",
+    "crates/shoal-core/src/**/*.rs",
     "crates/shoal-encode/src/**/*.rs",
+    "crates/shoal-http/src/**/*.rs",
     "crates/shoal-python/src/**/*.rs",
     "crates/shoal-records/src/**/*.rs",
 )

@@ -21,7 +21,7 @@ done
 # Dependencies are those of `make build`: the same profile, and all packages at once, so that they have the same features. Only
 # our own crates are compiled again, quickly, and check their arithmetic.
 profile=()
-for package in shoal-encode shoal-engine shoal-limits shoal-parquet shoal-records; do
+for package in shoal-{core,encode,engine,http,limits,parquet,records}; do
     for setting in opt-level=1 debug-assertions=true overflow-checks=true; do
         profile+=(--config "profile.local.package.$package.$setting")
     done

@@ -46,24 +46,21 @@ def write(root: Path, files: dict[str, str]) -> Path:
 def engine(tmp_path: Path) -> Path:
     """A small engine and package in which every layer is used as it should be."""
     sources = {
-        "lib.rs": "pub mod name;\npub mod sink;\nmod transfer;\npub use name::Name;\npub use sink::dir::DirSink;\n",
-        "name.rs": "pub struct Name;\n",
-        "display.rs": "pub fn escape() {}\n",
-        "error.rs": "use crate::{display::escape, name::Name};\n",
-        "fs/mod.rs": "use std::fs;\nuse crate::{error::Error, name::Name};\n",
-        "http/mod.rs": "pub mod client;\n",
-        "http/client.rs": "use super::super::name::Name;\n",
+        "lib.rs": "pub mod part;\npub mod sink;\nmod transfer;\npub use part::Part;\npub use sink::dir::DirSink;\n",
+        "part.rs": "pub struct Part;\n",
+        "report.rs": "use crate::part::Part;\nuse shoal_core::error::Error;\n",
+        "fs/mod.rs": "use std::fs;\nuse shoal_core::{error::Error, name::Name};\n",
+        "hosts/mod.rs": "use shoal_http::Targets;\n",
         "journal/mod.rs": "use crate::{fs, partition::Partition};\n",
         "partition.rs": "pub struct Partition;\n",
-        "report.rs": "use crate::error::Error;\n",
         "source/mod.rs": "pub mod files;\npub mod memory;\npub use memory::Memory;\npub trait Source {}\n",
-        "source/files.rs": "use super::Source;\nuse crate::{fs, http::client::Client};\n",
+        "source/files.rs": "use super::Source;\nuse crate::fs;\nuse shoal_http::Client;\n",
         "source/memory.rs": "pub struct Memory;\n",
         "sink/mod.rs": "pub mod dir;\npub trait Sink {}\n",
-        "sink/dir.rs": "use crate::{Name, fs};\n",
+        "sink/dir.rs": "use crate::{Part, fs};\n",
         "engine/mod.rs": "use crate::{journal::Journal, sink::Sink, source::{Source as From}};\n",
-        "transfer.rs": "use crate::{engine, http, sink::dir::DirSink, source::files, source::*};\n",
-        "serve/mod.rs": "use std::fs::File;\nuse crate::{error, fs, name};\n",
+        "transfer.rs": "use crate::{engine, sink::dir::DirSink, source::files, source::*};\n",
+        "serve/mod.rs": "use std::fs::File;\nuse crate::fs;\n",
         "testing/mod.rs": "use crate::source::{Source, memory::Memory};\nfn show() { println!(); }\n",
     }
     package = {
@@ -84,7 +81,7 @@ def test_layers_used_as_they_should_be_pass(engine: Path) -> None:
 @pytest.mark.parametrize("script", ["check_layers.py", "check_sizes.py", "check_licences.py"])
 def test_a_check_that_is_started_says_the_same(engine: Path, script: str) -> None:
     subprocess.run(["git", "init", "--quiet", engine], check=True)
-    (engine / ENGINE / "name.rs").write_text("use crate::fs;\n" * 900)
+    (engine / ENGINE / "part.rs").write_text("use crate::fs;\n" * 900)
     what = engine
     if script == "check_licences.py":
         what = engine / "metadata.json"
@@ -99,17 +96,18 @@ def test_a_check_that_is_started_says_the_same(engine: Path, script: str) -> Non
 @pytest.mark.parametrize(
     ("file", "line", "refused"),
     [
-        ("name.rs", "use crate::fs;", "name may not use fs"),
-        ("fs/mod.rs", "use crate::http;", "fs may not use http"),
+        ("part.rs", "use crate::fs;", "part may not use fs"),
+        ("fs/mod.rs", "use shoal_http::Client;", "fs may not use http::Client"),
         ("fs/mod.rs", "use crate::report::Report;", "fs may not use report::Report"),
-        ("http/client.rs", "use super::super::fs::Dir;", "http may not use fs::Dir"),
+        ("hosts/mod.rs", "use shoal_http::Client;", "hosts may not use http::Client"),
+        ("hosts/mod.rs", "use super::fs::Dir;", "hosts may not use fs::Dir"),
         ("journal/mod.rs", "use crate::engine::Queue;", "journal may not use engine::Queue"),
-        ("source/files.rs", "use crate::{name::Name, sink::{dir as d}};", "source may not use sink::dir"),
+        ("source/files.rs", "use crate::{part::Part, sink::{dir as d}};", "source may not use sink::dir"),
         ("source/files.rs", "fn f() { crate::engine::run::<u8>() }", "source may not use engine::run"),
         ("source/files.rs", "use crate::journal as notes;", "source may not use journal"),
         ("source/files.rs", "use crate::DirSink;", "source may not use sink::dir::DirSink"),
         ("sink/dir.rs", "use crate::source::Source;", "sink may not use source::Source"),
-        ("sink/dir.rs", "use crate::http::client;", "sink may not use http::client"),
+        ("sink/dir.rs", "use shoal_http::Client;", "sink may not use http::Client"),
         ("engine/mod.rs", "use crate::source::files::Files;", "engine may not use source::files::Files"),
         ("engine/mod.rs", "use crate::source::Memory;", "engine may not use source::memory::Memory"),
         ("engine/mod.rs", "use crate::{\n    sink::{Sink, dir},\n};", "engine may not use sink::dir"),
@@ -125,10 +123,10 @@ def test_a_check_that_is_started_says_the_same(engine: Path, script: str) -> Non
         ("journal/mod.rs", "use rustix::fs::flock;", "`rustix::fs::flock` may not stand here"),
         ("engine/mod.rs", 'fn f() { eprintln!("x") }', "`eprintln!` may not stand here: the engine never prints"),
         ("ftp/mod.rs", "pub struct Ftp;", "no rule for the module ftp"),
-        ("name.rs", "// use crate::fs;", None),
-        ("name.rs", '/* use crate::fs; */ const S: &str = "crate::fs \\" std::fs"; const C: char = \'"\';', None),
-        ("name.rs", "#[cfg(test)]\nmod tests { fn f() { std::fs::read(crate::fs::X); } }", None),
-        ("name.rs", "#[cfg(test)]\nmod tests {}\nuse crate::fs;", "name may not use fs"),
+        ("part.rs", "// use crate::fs;", None),
+        ("part.rs", '/* use crate::fs; */ const S: &str = "crate::fs \\" std::fs"; const C: char = \'"\';', None),
+        ("part.rs", "#[cfg(test)]\nmod tests { fn f() { std::fs::read(crate::fs::X); } }", None),
+        ("part.rs", "#[cfg(test)]\nmod tests {}\nuse crate::fs;", "part may not use fs"),
         ("name/tests.rs", "use crate::fs;", None),
     ],
 )
@@ -150,15 +148,15 @@ def test_a_rust_dependency_is_judged_by_its_layer(engine: Path, file: str, line:
 
 
 def test_a_fault_is_reported_at_its_line(engine: Path) -> None:
-    (engine / ENGINE / "name.rs").write_text(f"{DOC}\n/* two\nlines */\nuse crate::fs;\n")
-    assert run_check("check_layers.py", engine)[1].startswith(f"{ENGINE}/name.rs:5: ")
+    (engine / ENGINE / "part.rs").write_text(f"{DOC}\n/* two\nlines */\nuse crate::fs;\n")
+    assert run_check("check_layers.py", engine)[1].startswith(f"{ENGINE}/part.rs:5: ")
 
 
 def test_a_module_without_its_doc_is_refused(engine: Path) -> None:
-    (engine / ENGINE / "name.rs").write_text("pub struct Name;\n")
+    (engine / ENGINE / "part.rs").write_text("pub struct Name;\n")
     code, output = run_check("check_layers.py", engine)
     assert code == 1
-    assert f"{ENGINE}/name.rs:1: does not begin with a module doc" in output
+    assert f"{ENGINE}/part.rs:1: does not begin with a module doc" in output
 
 
 @pytest.mark.parametrize(

@@ -32,16 +32,16 @@
 //! | look for | in |
 //! |---|---|
 //! | the entry, which joins source, sink, options and journal | [`transfer`] |
-//! | every option of a run and its default | [`mod@options`]; what an option is: [`option`] |
+//! | every option of a run and its default | [`mod@options`] |
 //! | the outcome, and the counts that must balance | [`report`] |
 //! | what a source must do: files, archives, services, items of a program | [`source`] |
 //! | what a sink must do: directories, a loop of the caller, nothing | [`sink`] |
 //! | the run itself: lanes, commits, the number of workers | [`engine`] |
 //! | retries, and which hosts are paused or stay away | `hosts` |
 //! | what is recorded, and how a run resumes | [`journal`], [`session`] |
-//! | names that are safe to use as paths, and locators of a source | [`Name`], [`ObjectKey`] |
-//! | what can fail, what is retried, what ends a run | [`error`] |
-//! | the HTTP client, and the service `shoal serve` | [`http`], [`serve`] |
+//! | names, errors, options: the words that all crates share | `shoal-core` |
+//! | the HTTP client | `shoal-http` |
+//! | the service `shoal serve` | [`serve`] |
 //! | every use of the file system | [`fs`] |
 //!
 //! Source and sink do not know each other, and the engine knows no format: Parquet files are a crate of their own, with a
@@ -51,23 +51,14 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
-pub mod display;
 pub mod engine;
-pub mod error;
-mod findings;
 pub mod fs;
 mod hosts;
-pub mod http;
 pub mod journal;
-mod key;
 pub mod listed;
-mod name;
-mod object;
-pub mod option;
 pub mod options;
 mod part;
 mod partition;
-mod poison;
 pub mod report;
 pub mod serve;
 pub mod session;
@@ -78,12 +69,14 @@ pub mod source;
 pub mod testing;
 pub mod transfer;
 
-pub use error::{Class, Error, HostId, Kind, Result};
-pub use findings::Findings;
-pub use key::ObjectKey;
-pub use name::{Name, PARTS_DIR, SHOAL_DIR};
-pub use object::{DirectoryModes, Fingerprint, MODE_UNKNOWN, Modes, ObjectMeta, Payload, Storage};
 pub use options::TransferOptions;
 pub use part::{Part, Seen};
 pub use partition::{Cursor, Key, Partition, RETRIED_FROM};
 pub use report::{Counts, Failure, Progress, Reason, Report, Skipped, Skips, Step};
+
+// The vocabulary of a crate of its own, under the names that it has always had here.
+pub use shoal_core::name::{PARTS_DIR, SHOAL_DIR};
+pub use shoal_core::object::{Fingerprint, MODE_UNKNOWN, Modes, ObjectMeta, Payload, Storage};
+pub use shoal_core::{Class, Error, Findings, HostId, Kind, Name, ObjectKey, Result};
+pub use shoal_core::{display, error, option, options, words};
+pub(crate) use shoal_core::{findings, key, name, object, poison};

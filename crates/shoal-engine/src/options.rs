@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::option::group::{DESTINATION, ERRORS, SOURCE, SPEED};
 use crate::option::{COUNT_MAX, Opt, Setting, Type, Value, whole};
 use crate::part::Part;
 
@@ -115,19 +116,6 @@ impl Pass {
         [Pass::First, Pass::Update, Pass::Restart].into_iter().find(|pass| pass.as_str() == name)
     }
 }
-
-/// Headings of the help.
-pub mod group {
-    #![allow(missing_docs)]
-    pub const SOURCE: &str = "Source";
-    pub const DESTINATION: &str = "Destination";
-    pub const ERRORS: &str = "Errors and resuming";
-    pub const SPEED: &str = "Speed";
-    pub const SERVICES: &str = "Services";
-    pub const URLS: &str = "Lists of URLs";
-    pub const ARCHIVES: &str = "Archives";
-}
-use group::{DESTINATION, ERRORS, SOURCE, SPEED};
 
 crate::options! {
     /// How a run goes about its work.

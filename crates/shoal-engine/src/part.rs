@@ -8,6 +8,7 @@ use std::fmt;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Kind, Result};
+use crate::option::{Opt, Setting, Type, Value};
 
 /// Part `index` of `count`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +48,22 @@ impl Part {
     /// The same for a name with this `xxh3_64`.
     fn has_hash(self, hash: u64) -> bool {
         hash % u64::from(self.count) == u64::from(self.index)
+    }
+}
+
+impl Setting for Part {
+    const TAKES: Type = Type::Part;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Self> {
+        let Value::Part(index, count) = given else { return Err(option.refuses(named, given)) };
+        let (Ok(index), Ok(count)) = (u32::try_from(*index), u32::try_from(*count)) else {
+            return Err(option.refuses(named, given));
+        };
+        Part::new(index, count).map_err(|_| option.refuses(named, given))
+    }
+
+    fn given(&self) -> Value {
+        Value::Part(self.index().into(), self.count().into())
     }
 }
 

@@ -16,7 +16,7 @@ use shoal_engine::sink::{Flush, Mode, Sink, Start};
 use shoal_engine::source::files::{Files, FilesFrom, FilesOptions};
 use shoal_engine::source::memory::{Answer, MemorySource};
 use shoal_engine::transfer::{Outcome, Transfer};
-use shoal_engine::{DirectoryModes, Kind, MODE_UNKNOWN, Name, ObjectMeta, Payload, Result, TransferOptions};
+use shoal_engine::{Kind, MODE_UNKNOWN, Name, ObjectMeta, Payload, Result, TransferOptions};
 use support::*;
 
 /// Before 1970, with a part of a second; long ago; a file system's finest step; ahead of every clock.
@@ -317,15 +317,6 @@ fn a_repeated_name_tried_again_leaves_the_first_where_it_is() {
     assert_eq!((again.report.run.written, again.report.total.failed), (1, 0), "{:?}", again.report);
 }
 
-/// What a source says that its directories permit.
-struct Says(Option<u32>);
-
-impl DirectoryModes for Says {
-    fn mode_of(&self, _directory: &[u8]) -> Option<u32> {
-        self.0
-    }
-}
-
 #[test]
 fn only_an_update_narrows_a_directory_and_only_where_the_source_says_what_it_permits() {
     for (says, updated) in
@@ -339,7 +330,7 @@ fn only_an_update_narrows_a_directory_and_only_where_the_source_says_what_it_per
             let sink = DirSink::new(temp.path(), DirOptions::default()).unwrap();
             sink.start(&Start { pass, ..Start::default() }, &()).unwrap();
             let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
-            let mut writer = lane.open(&partition(0), Mode::Redo, Box::new(Says(says))).unwrap();
+            let mut writer = lane.open(&partition(0), Mode::Redo, Box::new(move |_| says)).unwrap();
             let put = writer.put(0, &key("directory/file"), &ObjectMeta::default(), &mut Payload::Borrowed(b"x"));
             assert!(put.is_ok(), "{put:?}");
             assert_eq!(mode(&directory), wanted, "{says:?}, {pass:?}");

@@ -115,7 +115,7 @@ fn an_object_put_in_its_place_is_whole_or_not_there() {
         len: Some(5),
     };
     let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
-    let mut writer = lane.open(&partition, Mode::First, Box::new(())).unwrap();
+    let mut writer = lane.open(&partition, Mode::First, Box::new(|_| None)).unwrap();
     let mut put = |name: &[u8], bytes: &[u8], complete: bool| {
         let name = Name::parse(name).unwrap().into();
         let read = &mut |space: &mut Vec<u8>| {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use scripted::*;
 use shoal_engine::options::{Resume, Workers};
 use shoal_engine::sink::dir::{DirOptions, DirSink};
-use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
+use shoal_engine::source::HttpOptions;
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::Transfer;
 use shoal_engine::{Kind, TransferOptions};
 

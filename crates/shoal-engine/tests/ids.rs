@@ -30,7 +30,7 @@ fn joined(path: &Path, joined: Joined, mode: Mode) -> Box<dyn PartitionWriter> {
     let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
     let partition =
         Partition { seq: 0, key: Key::default(), after: Cursor::default(), next: None, payload: [].into(), len: None };
-    lane.open(&partition, mode, Box::new(())).unwrap()
+    lane.open(&partition, mode, Box::new(|_| None)).unwrap()
 }
 
 fn put(writer: &mut dyn PartitionWriter, name: &[u8], bytes: &[u8]) -> Result<Put> {

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use scripted::{page, plain, serve};
 use shoal_engine::Findings;
+use shoal_engine::source::HttpOptions;
 use shoal_engine::source::Source;
-use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::part::OfPart;
 use support::{as_child, child, told};
 

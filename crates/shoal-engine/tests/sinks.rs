@@ -48,7 +48,7 @@ fn null_sinks_count_and_hash_what_was_sealed_in_whatever_order_it_came() {
     let write = |sink: &NullSink, objects: &[(&str, &str)], pieces: bool| {
         sink.start(&Start::default(), &()).unwrap();
         let mut lane = sink.writer(0, Arc::new(|| {})).unwrap();
-        let mut writer = lane.open(&partition(0), Mode::First, Box::new(())).unwrap();
+        let mut writer = lane.open(&partition(0), Mode::First, Box::new(|_| None)).unwrap();
         for (name, bytes) in objects {
             let name = Name::parse(name.as_bytes()).unwrap();
             let meta = ObjectMeta::default();

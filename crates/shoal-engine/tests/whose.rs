@@ -356,7 +356,7 @@ fn an_empty_object_is_not_taken_for_another_of_its_name_that_is_being_written() 
     let turn = std::sync::Barrier::new(2);
     let lane = |number: usize, bytes: &[u8]| -> Vec<&str> {
         let mut lane = sink.writer(number, Arc::new(|| {})).unwrap();
-        let mut writer = lane.open(&partition(number as u64), Mode::First, Box::new(())).unwrap();
+        let mut writer = lane.open(&partition(number as u64), Mode::First, Box::new(|_| None)).unwrap();
         let mut put = |at: u32| {
             turn.wait();
             told(writer.put(0, &name(&format!("o-{at}")), &timed(bytes.len()), &mut Payload::Borrowed(bytes)))

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use shoal_engine::option::group::{DESTINATION, ERRORS, SOURCE};
 use shoal_engine::option::{Opt, Options, Setting, Type, Value};
-use shoal_engine::options::group::{DESTINATION, ERRORS, SOURCE};
 use shoal_engine::sink::digest::Checksum;
 use shoal_engine::{Error, Kind, Part, TransferOptions};
 

@@ -360,7 +360,7 @@ impl Hand {
                     payload: [].into(),
                     len: None,
                 };
-                open.insert((self.lane.open(&partition, mode, Box::new(()))?, 0))
+                open.insert((self.lane.open(&partition, mode, Box::new(|_| None))?, 0))
             }
         };
         *objects += 1;

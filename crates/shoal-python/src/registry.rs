@@ -11,10 +11,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::display::escape;
-use shoal_engine::http::{HttpOptions, without_password};
 use shoal_engine::option::{Opt, Options};
 use shoal_engine::sink::Sink;
 use shoal_engine::source::Source;
+use shoal_engine::source::{HttpOptions, without_password};
 use shoal_engine::{Error, Kind, TransferOptions};
 
 use crate::options::{take, values};

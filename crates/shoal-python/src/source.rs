@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use shoal_engine::source::HttpOptions;
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{self, ArchiveOptions, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
-use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::urls::{self, Format, Lines, UrlsOptions};
 use shoal_engine::{Error, Kind, TransferOptions};
 use shoal_parquet::source::ParquetSource;

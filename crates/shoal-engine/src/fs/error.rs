@@ -1,7 +1,7 @@
 //! From `errno` to [`Error`]: what was attempted, on which path, why it failed, and what to do next.
 //!
 //! Here: [`FsError`], a failed system call, and the one table that makes it an error. Not here: which errors are retried
-//! (the crate's `error.rs` decides by kind).
+//! (`shoal-core` decides by kind).
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;

@@ -5,7 +5,7 @@
 //! `models/` runs them in virtual time. `silence.rs` says when a request hangs, `places.rs` which objects of a lane take
 //! the place of others, `targets.rs` which redirects are followed. Here: the machine behind one lock, with a quick answer
 //! for hosts of which nothing is remembered, since nearly every object is of one (`sets.rs`). Not here: classes of errors
-//! (`error.rs`), the waiting itself (`engine/lane/`).
+//! (`shoal-core`), the waiting itself (`engine/lane/`).
 
 mod host;
 mod machine;

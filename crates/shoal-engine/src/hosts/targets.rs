@@ -1,12 +1,12 @@
 //! Hosts to which redirects lead. Each request to one that does not answer would take a connection of the host that redirects
-//! for as long as a connection may take. Not here: which redirects are allowed (`http/redirect.rs`).
+//! for as long as a connection may take. Not here: which redirects are allowed (`shoal-http/src/redirect.rs`).
 
 use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Gate, Hosts, Rules};
-use crate::error::{Class, HostId, Result};
+use crate::error::{Class, Error, HostId, Result};
 
 /// What is known of the hosts behind redirects.
 #[derive(Debug)]
@@ -19,12 +19,10 @@ impl Targets {
         hosts.listed_all(); // the host that redirects has answered: a silent one is to blame
         Targets(hosts)
     }
+}
 
-    /// A request is about to follow a redirect to this host. Whether it is a probe.
-    ///
-    /// # Errors
-    /// That of the last request, if the host is paused.
-    pub fn ask(&self, origin: &str) -> Result<bool> {
+impl shoal_http::Targets for Targets {
+    fn ask(&self, origin: &str) -> Result<bool> {
         let id = id(origin);
         match self.0.gate(id) {
             Gate::Open => Ok(false),
@@ -36,24 +34,19 @@ impl Targets {
         }
     }
 
-    /// It was answered, or failed. Returns the error, and whether the host stays away.
-    pub fn answered<T>(&self, origin: &str, probe: bool, answer: Result<T>) -> Result<T> {
+    fn answered(&self, origin: &str, probe: bool) {
+        self.0.succeeded(id(origin), probe);
+    }
+
+    fn failed(&self, origin: &str, probe: bool, error: Error) -> Error {
         let id = id(origin);
-        match answer {
-            Ok(answer) => {
-                self.0.succeeded(id, probe);
-                Ok(answer)
-            }
-            Err(error) if error.class() == Class::Retry => {
-                let error = error.host(id);
-                self.0.failed(&error, 1, Duration::ZERO, probe);
-                Err(if self.0.look(id) == Gate::Away { error.behind_away() } else { error })
-            }
-            Err(error) => {
-                self.0.unprobed(id);
-                Err(error)
-            }
+        if error.class() != Class::Retry {
+            self.0.unprobed(id);
+            return error;
         }
+        let error = error.host(id);
+        self.0.failed(&error, 1, Duration::ZERO, probe);
+        if self.0.look(id) == Gate::Away { error.behind_away() } else { error }
     }
 }
 

@@ -2,11 +2,9 @@
 //! (`lane.rs`).
 
 use std::borrow::Cow;
-use std::rc::Rc;
 use std::time::SystemTime;
 
 use crate::error::{Error, HostId};
-use crate::object::DirectoryModes;
 use crate::part::Seen;
 use crate::report::Reason;
 
@@ -49,12 +47,6 @@ pub trait Entries {
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
         let _ = directory;
         None
-    }
-}
-
-impl DirectoryModes for Rc<dyn Entries> {
-    fn mode_of(&self, directory: &[u8]) -> Option<u32> {
-        self.directory_mode(directory)
     }
 }
 

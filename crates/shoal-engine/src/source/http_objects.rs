@@ -1,16 +1,16 @@
 //! What the sources that fetch objects by HTTP have in common: how many connections that takes, when a request is
 //! conditional, and what an answer means to the lane.
 //!
-//! Not here: the client (`http/`), which statuses are refused and why (`list_get/refusal.rs`, `urls/refusal.rs`).
+//! Not here: the client (`shoal-http`), which statuses are refused and why (`list_get/refusal.rs`, `urls/refusal.rs`).
 
 use std::time::SystemTime;
 
 use globset::GlobMatcher;
+use shoal_http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
 
 use super::{Body, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
 use crate::object::{ObjectMeta, Payload};
 
 /// Connections of a lane to a host until its first answer has shown whether requests can be sent ahead, and so how many it

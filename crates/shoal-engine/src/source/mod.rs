@@ -17,6 +17,7 @@ mod entries;
 pub mod file_cursor;
 pub mod files;
 mod http_objects;
+mod http_options;
 pub mod ids;
 mod in_pieces;
 pub mod items;
@@ -59,12 +60,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
+pub use self::http_options::HttpOptions;
 pub use self::in_pieces::in_pieces;
 pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
 pub(crate) use self::lane::{BodyClock, Counted, Later, Was};
 pub use self::pages::Pages;
 pub use self::turn::Turn;
 pub use crate::object::WHOLE_MAX;
+pub use shoal_http::{Pipeline, without_password};
 
 /// How a resumed run can trust the part of a listing before its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -381,7 +381,7 @@ fn writer_of(sink: &dyn Sink, lane: usize) -> Box<dyn Writer> {
 }
 
 fn open(lane: &mut dyn Writer, seq: u64, mode: Mode) -> Box<dyn PartitionWriter> {
-    lane.open(&partition(seq), mode, Box::new(())).expect("open")
+    lane.open(&partition(seq), mode, Box::new(|_| None)).expect("open")
 }
 
 fn put(writer: &mut dyn PartitionWriter, raw: &[u8], bytes: &[u8]) -> Put {

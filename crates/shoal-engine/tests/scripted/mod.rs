@@ -12,7 +12,8 @@ use std::time::Duration;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::Workers;
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::source::list_get::{HttpOptions, ListGet, ListGetOptions};
+use shoal_engine::source::HttpOptions;
+use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
 
 /// One request.

@@ -46,7 +46,7 @@ impl Run {
     pub fn into(sink: DirSink, start: &Start, mode: Mode) -> Result<Run> {
         let started = sink.start(start, &())?;
         let mut lane = sink.writer(0, Arc::new(|| {}))?;
-        let writer = lane.open(&partition(0), mode, Box::new(()))?;
+        let writer = lane.open(&partition(0), mode, Box::new(|_| None))?;
         Ok(Run { sink, started, writer, lane, seq: 0 })
     }
 
@@ -93,7 +93,7 @@ impl Run {
     /// Opens another partition; the writer of the one before.
     pub fn reopen(&mut self, seq: u64) -> Box<dyn PartitionWriter> {
         self.seq = seq;
-        let opened = self.lane.open(&partition(seq), Mode::First, Box::new(())).unwrap();
+        let opened = self.lane.open(&partition(seq), Mode::First, Box::new(|_| None)).unwrap();
         std::mem::replace(&mut self.writer, opened)
     }
 

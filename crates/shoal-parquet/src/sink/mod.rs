@@ -37,7 +37,7 @@ use shoal_engine::fs::lock::Lock;
 use shoal_engine::fs::neighbour::lower_priority;
 use shoal_engine::fs::private::PrivateDir;
 use shoal_engine::option::Type;
-use shoal_engine::options::group::DESTINATION;
+use shoal_engine::option::group::DESTINATION;
 use shoal_engine::options::{Durability, Overwrite, Resume, TransferOptions};
 use shoal_engine::sink::{
     Flush, Flushed, Sealed, Sink, SinkProperties, SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,

@@ -193,8 +193,9 @@ impl LaneState {
             self.shared.queue.opened(entries.len());
             self.shared.counters.listed.fetch_add(u64::from(entries.len()), Relaxed);
         }
-        let directories = Box::new(entries.clone());
-        let writer = self.writer.borrow_mut().open(&open.partition, open.mode, directories).map_err(Error::of_sink)?;
+        let directories = entries.clone();
+        let modes = Box::new(move |directory: &[u8]| directories.directory_mode(directory));
+        let writer = self.writer.borrow_mut().open(&open.partition, open.mode, modes).map_err(Error::of_sink)?;
         let number = self.slots.add(LanePartition::new(open.clone(), entries, self.shared.writing), writer);
         self.close_if_settled(number);
         self.wakes.jobs.notify_waiters();

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::fs::dir::Access;
 use crate::fs::error::Operation;
 use crate::name::Name;
-use crate::object::{DirectoryModes, MODE_UNKNOWN};
+use crate::object::{MODE_UNKNOWN, Modes};
 
 /// Directories that a lane keeps open: as many as a few partitions use at a time, and few fds.
 const LANE_MAX: usize = 64;
@@ -37,7 +37,7 @@ impl DirectoryCache {
     ///
     /// # Errors
     /// [`crate::Kind::NameConflict`] if a component is a file or a link; the errors of creating a directory.
-    pub fn get(&mut self, path: Option<&[u8]>, name: &Name, modes: &dyn DirectoryModes) -> Result<Arc<Directory>> {
+    pub fn get(&mut self, path: Option<&[u8]>, name: &Name, modes: &Modes) -> Result<Arc<Directory>> {
         let Some(path) = path else {
             return Ok(self.destination.root.clone());
         };
@@ -71,18 +71,12 @@ impl DirectoryCache {
 
     /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions, but for an
     /// update (`Destination::lacking`).
-    fn open_or_create(
-        &mut self,
-        above: &Directory,
-        path: &[u8],
-        name: &Name,
-        modes: &dyn DirectoryModes,
-    ) -> Result<Arc<Directory>> {
+    fn open_or_create(&mut self, above: &Directory, path: &[u8], name: &Name, modes: &Modes) -> Result<Arc<Directory>> {
         let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let opened = match above.dir.open(component) {
             Err(Errno::NOENT) => above
                 .dir
-                .make(component, modes.mode_of(path).map_or(Access::Usual, Access::Bits))
+                .make(component, modes(path).map_or(Access::Usual, Access::Bits))
                 .map_err(Operation::Mkdir.failed())
                 .and_then(|()| above.dir.open(component).map_err(Operation::Open.failed())),
             other => other.map_err(Operation::Open.failed()).and_then(|dir| {
@@ -95,7 +89,7 @@ impl DirectoryCache {
             }),
         };
         let lacking = self.destination.lacking.as_ref();
-        let bits = lacking.and_then(|_| modes.mode_of(path)).filter(|&bits| bits != MODE_UNKNOWN);
+        let bits = lacking.and_then(|_| modes(path)).filter(|&bits| bits != MODE_UNKNOWN);
         let directory = opened
             .and_then(|dir| self.destination.directory(dir, path, bits))
             .map_err(|failed| self.destination.directory_error(failed, above, path, name))?;

@@ -62,7 +62,7 @@ impl DirPartition {
     ) -> Result<T> {
         let directories = &mut *self.directories.borrow_mut();
         let mut attempt = |directories: &mut DirectoryCache| {
-            let directory = &directories.get(path, name, &*self.partition.borrow().modes)?;
+            let directory = &directories.get(path, name, &self.partition.borrow().modes)?;
             write(Target { destination: &self.destination, directory, name })
         };
         let result = attempt(directories);

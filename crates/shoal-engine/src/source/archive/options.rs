@@ -1,8 +1,8 @@
 //! The options of the archive source.
 
 use crate::error::Result;
+use crate::option::group::ARCHIVES;
 use crate::option::{Opt, Setting, Type, Value};
-use crate::options::group::ARCHIVES;
 
 crate::options! {
     /// How archives are read, and their limits.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::paths::Paths;
 use super::pattern;
 use crate::fs::walk::kind_of;
-use crate::options::group::SOURCE;
+use crate::option::group::SOURCE;
 
 crate::options! {
     /// How files are found and read.

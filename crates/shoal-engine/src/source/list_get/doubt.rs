@@ -12,12 +12,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use shoal_http::{Head, IdleConnections, Wants, send};
+
 use super::Service;
 use super::refusal::refusal;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;
-use crate::http::{Head, IdleConnections, Wants, send};
 use crate::poison::ignore_poison;
 use crate::source::Entry;
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shoal_http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -14,7 +15,6 @@ use super::doubt::{Came, Suspicion, page};
 use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::http_objects::{self, connections_wanted};
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};

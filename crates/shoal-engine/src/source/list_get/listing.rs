@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shoal_http::{Head, IdleConnection, IdleConnections, Wants, encode_name, send};
+
 use super::cut::Cut;
 use super::loops::Loops;
 use super::page;
@@ -10,7 +12,6 @@ use super::{ListGetOptions, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::http::{Head, IdleConnection, IdleConnections, Wants, encode_name, send};
 use crate::partition::{Cursor, Partition};
 use crate::source::{BoxFuture, Listing};
 

@@ -4,7 +4,7 @@
 //! Here: the options and the source. `page.rs` parses a page, `place.rs` finds the marker of the next one, `cut.rs`
 //! cuts a page into partitions, `listing.rs` follows the pages, `loops.rs` detects listings that never end, `fetch.rs`
 //! fetches objects, `refusal.rs` says what the head of an answer means, `doubt.rs` detects when the service sends none any
-//! more (expired credentials, a login page). Not here: connections (`http/`), which name is safe (`Name`), what happens
+//! more (expired credentials, a login page). Not here: connections (`shoal-http`), which name is safe (`Name`), what happens
 //! after a failure.
 
 mod cut;
@@ -21,14 +21,14 @@ mod refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shoal_http::{Address, AllowedHost, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
+
 use self::cut::LocalName;
-use super::{Fetcher, Listing, Source, http_objects};
+use super::{Fetcher, HttpOptions, Listing, Source, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
-use crate::http::{Address, AllowedHost, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
-pub use crate::http::{HttpOptions, Pipeline};
 use crate::option::Options;
-use crate::options::group::SERVICES;
+use crate::option::group::SERVICES;
 use crate::partition::{Cursor, Partition};
 
 crate::options! {

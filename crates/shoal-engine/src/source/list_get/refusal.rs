@@ -1,8 +1,9 @@
 //! What the head of an answer says of the object that was requested. Not here: whether it is believed (`doubt.rs`).
 
+use shoal_http::Head;
+
 use super::Service;
 use crate::error::{Error, Kind};
-use crate::http::Head;
 use crate::source::http_objects::{without_length, wrong_type};
 
 /// Why an answer is not the object; `None`: it is.

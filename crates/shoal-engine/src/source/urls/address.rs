@@ -3,10 +3,10 @@
 //! A URL is a line that others may have written, so what is wrong with it is a reason for a failure, without secrets.
 
 use ring::digest::{SHA256, digest};
+use shoal_http::{Address, decode, split_host};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::HostId;
-use crate::http::{Address, decode, split_host};
 
 /// A URL, with what stands for its parts.
 #[derive(Debug, PartialEq, Eq)]

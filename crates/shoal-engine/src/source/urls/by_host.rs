@@ -1,4 +1,4 @@
-//! `ByHost`: a map by host, which is looked into for every object. Not here: what a host is (`error.rs`).
+//! `ByHost`: a map by host, which is looked into for every object. Not here: what a host is (`shoal-core`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

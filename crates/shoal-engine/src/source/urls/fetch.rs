@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shoal_http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use tokio::task::JoinSet;
 
 use super::Shared;
@@ -16,7 +17,6 @@ use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::hosts;
-use crate::http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
 use crate::partition::Partition;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 

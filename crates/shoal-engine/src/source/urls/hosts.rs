@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use shoal_http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use tokio::sync::Notify;
 
 use super::UrlsOptions;
@@ -12,7 +13,6 @@ use super::address::Url;
 use super::by_host::ByHost;
 use crate::error::{HostId, Kind, Result};
 use crate::hosts::{Patience, Targets, Time};
-use crate::http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
 use crate::poison::ignore_poison;
 use crate::source::http_objects::refuse_proxy;
 

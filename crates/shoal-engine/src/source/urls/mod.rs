@@ -3,7 +3,7 @@
 //! Here: the options and the source. `record.rs` has the traits of a list, `lines.rs` those in files, which `reader.rs`,
 //! `rows.rs` and `fields.rs` read; `address.rs` takes a URL apart, `name.rs` makes names; `listing.rs` cuts the list into partitions, `entries.rs` has their objects; `hosts.rs`
 //! has what all lanes share of a host, `pools.rs` the connections of one lane, `asked.rs` the requests of one connection,
-//! `fetch.rs` what each answer means. Not here: the client (`http/`), what is known of hosts (`hosts/`).
+//! `fetch.rs` what each answer means. Not here: the client (`shoal-http`), what is known of hosts (`hosts/`).
 //!
 //! No URL is in the journal, because it may have credentials. An object that failed is found again by its place in the list
 //! and a hash of its record, which is keyed by the first record of the list.
@@ -35,12 +35,11 @@ use self::name::NameTemplate;
 use self::record::HASH;
 pub use self::record::{Record, Records, Step, URL_MAX, UrlList, changed, changed_while_read};
 use self::usual_depth::UsualDepth;
-use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
+use super::{Behind, Fetcher, HttpOptions, Listing, Source, SourceProperties, http_objects};
 use crate::error::{Error, HostId, Kind, Result};
 use crate::fs::random::random;
-pub use crate::http::{HttpOptions, Pipeline};
 use crate::option::Options;
-use crate::options::group::{SERVICES, URLS};
+use crate::option::group::{SERVICES, URLS};
 use crate::partition::{Cursor, Partition};
 use crate::poison::ignore_poison;
 use crate::session::Twice;

@@ -1,5 +1,5 @@
 //! The connections of one lane: for each host the objects that wait for it, and how many connections fetch them. Not here:
-//! one connection (`http/`), what its answers mean (`fetch.rs`), what all lanes share (`hosts.rs`).
+//! one connection (`shoal-http`), what its answers mean (`fetch.rs`), what all lanes share (`hosts.rs`).
 //!
 //! A lane takes an object only if its host has room, so what waits here is little: a connection has it soon. A connection
 //! that has nothing to do takes objects for all hosts. Connections of one host to which requests carry different users are
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shoal_http::Client;
 use tokio::sync::Notify;
 
 use super::Shared;
@@ -23,7 +24,6 @@ use super::usual_depth::Untold;
 use crate::error::{Error, HostId, Kind};
 use crate::findings::Findings;
 use crate::hosts::Time;
-use crate::http::Client;
 use crate::source::http_objects::connections_wanted;
 use crate::source::{Hangs, Job, JobId, Lane, Limits, Take};
 

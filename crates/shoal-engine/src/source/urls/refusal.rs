@@ -1,10 +1,11 @@
 //! What the head of an answer says of the object that was requested. Each answer is about one object: no host of a list can
 //! end the run.
 
+use shoal_http::Head;
+
 use super::Shared;
 use crate::display::escape;
 use crate::error::{Error, Kind};
-use crate::http::Head;
 use crate::source::http_objects::{without_length, wrong_type};
 
 /// Why an answer is not the object; `None`: it is.

@@ -1,0 +1,3 @@
+//! For tests, here and in other crates.
+
+pub mod names;

@@ -1,0 +1,59 @@
+//! The options of everything that uses HTTP.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use shoal_http::{DEPTHS, Pipeline};
+
+use crate::option::COUNT_MAX;
+use crate::option::group::SERVICES;
+use crate::options::{MAX_RETRIES, RETRY_TIMEOUT};
+
+crate::options! {
+    /// How requests are sent, and which answers are accepted.
+    pub struct HttpOptions {
+        /// Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a redirect leads
+        /// to. They are kept out of the journal, of messages and of `repr`.
+        headers: Vec<(String, String)> = Vec::new(), "Send this header; @FILE reads them from a file, for secrets.",
+            flag: Some("header"), metavar: Some("'NAME: VALUE'|@FILE"), secret: true, group: SERVICES;
+        /// A pattern that the content type of an object must match, such as `"image/*"`; an answer of another type is a
+        /// failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML page of a
+        /// list/get service after objects that were not HTML is a failure, unless its name ends in `.html`, `.htm` or
+        /// `.xhtml`.
+        expect_type: Option<String> = None, "Fail objects of other content types; * accepts any.", metavar: Some("GLOB"),
+            group: SERVICES;
+        /// Fail objects whose answer does not say how long it is, instead of counting them as `unverified`: if such an
+        /// answer is cut off, nothing tells.
+        require_length: bool = false, "Fail objects whose answer does not say its length.", group: SERVICES;
+        /// A PEM file of certificates that are trusted in addition to those of the machine.
+        ca_file: Option<PathBuf> = None, "Trust these certificates too.", metavar: Some("PEM"), group: SERVICES;
+        /// Accept any certificate. Others on the network can then read and change everything, including headers; the
+        /// report says so.
+        insecure: bool = false, "Accept any certificate: others can read and change data.", group: SERVICES;
+        /// Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By default a
+        /// redirect of a service is followed only to the same scheme, host and port, and one of a public host of a list to
+        /// any public host.
+        allow_host: Vec<String> = Vec::new(), "Follow redirects to this host, without the headers.",
+            metavar: Some("HOST[:PORT]"), group: SERVICES;
+        /// Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if each
+        /// answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed up. A
+        /// number from 2 to 256: that many requests on one connection also without ids. shoal first compares at least 16
+        /// different objects at that depth, and then samples. This cannot find a service that answers out of order only
+        /// now and then, so use it only for services known to answer in order. `"off"`: one request at a time, without
+        /// ids.
+        pipeline: Pipeline = Pipeline::Auto, "Pipelined requests on a connection.", metavar: Some("auto|off|N"),
+            range: Some(DEPTHS), group: SERVICES;
+        /// Seconds without a byte from the host after which a request has failed.
+        timeout: Duration = Duration::from_secs(30), "Fail a request after this long without data.",
+            metavar: Some("SECONDS"), group: SERVICES;
+        /// Seconds after which an attempt to connect has failed.
+        connect_timeout: Duration = Duration::from_secs(10), "Fail a connection after this long.",
+            metavar: Some("SECONDS"), group: SERVICES;
+        /// How often to retry one object.
+        max_retries: u32 = MAX_RETRIES, "Number of retries of one object.", metavar: Some("N"),
+            range: Some((0.0, COUNT_MAX)), group: SERVICES;
+        /// Seconds for which to retry one object, and for which a host may be unavailable.
+        retry_timeout: Duration = RETRY_TIMEOUT, "Retry one object, or a host, for this long.",
+            metavar: Some("SECONDS"), group: SERVICES;
+    }
+}

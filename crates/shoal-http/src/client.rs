@@ -1,0 +1,154 @@
+//! What all connections to one service share, and how a request is written. Not here: one connection (`connection.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::attempts::Attempts;
+use crate::pipeline_policy::{Pipeline, PipelinePolicy};
+use crate::redirect::AllowedHost;
+use crate::remarks::Remarks;
+use crate::request_id;
+use crate::tls::Tls;
+use crate::url::{Address, Secret};
+use shoal_core::display::escape;
+use shoal_core::error::{Error, Kind, Result};
+use shoal_core::option::valid_field;
+
+/// What all connections to one service share.
+#[derive(Debug)]
+pub struct Client {
+    /// Where it is.
+    pub address: Address,
+    /// Header lines of every request, each with its line break, including `Host` and `Authorization`. Secret.
+    pub fields: Secret,
+    /// Longest wait for the next byte and for a whole head, and the window over which the least rate is measured.
+    pub timeout: Duration,
+    /// Longest wait for a connection to one address.
+    pub connect_timeout: Duration,
+    /// How connections to one of its addresses are attempted.
+    pub attempts: Arc<Attempts>,
+    /// Which certificates are trusted.
+    pub tls: Arc<Tls>,
+    /// The address came from a server (a redirect), not from the user.
+    pub received: bool,
+    /// Redirects may lead to any host, but from public addresses only to public ones, or to those of `allowed`.
+    pub leaves: bool,
+    /// Connections to addresses inside this machine's network, and inside other private ones, are refused.
+    pub refuses: Refuses,
+    /// A redirect led to it: its late connections say nothing about the service.
+    pub is_other_host: bool,
+    /// Other hosts to which redirects may lead.
+    pub allowed: Vec<AllowedHost>,
+    /// Whether requests are pipelined.
+    pub pipelining: PipelinePolicy,
+    /// What is known of the hosts to which redirects lead; `None`: each is asked every time.
+    pub targets: Option<Arc<dyn Targets>>,
+    /// What the report must say about the answers.
+    pub remarks: Arc<Remarks>,
+}
+
+impl Client {
+    /// Appends a GET request for `target` (path and query, encoded), with its id, if any, and the header lines `extra`.
+    pub fn request(&self, out: &mut Vec<u8>, id: &[u8], extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) {
+        out.extend_from_slice(b"GET ");
+        target(out);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        out.extend_from_slice(self.fields.reveal().as_bytes());
+        if !id.is_empty() {
+            out.extend_from_slice(request_id::FIELD.as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(id);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(extra);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The client of another host, to which a redirect leads. Headers and passwords are not sent there. `private`: the
+    /// service has a private address.
+    pub(crate) fn for_other_host(&self, address: Address, private: bool) -> Client {
+        let may_be_private = !self.leaves || private || self.allowed.iter().any(|allowed| allowed.allows(&address));
+        Client {
+            leaves: self.leaves,
+            refuses: match may_be_private {
+                _ if self.address.is_same_origin(&address) => self.refuses,
+                true => Refuses::LinkLocal,
+                false => Refuses::Private,
+            },
+            fields: Secret::new(plain_fields(&address, true)),
+            timeout: self.timeout,
+            connect_timeout: self.connect_timeout,
+            // The other host may be farther away: what is known about this one does not apply.
+            attempts: Arc::default(),
+            tls: self.tls.clone(),
+            received: !self.address.is_same_origin(&address),
+            is_other_host: true,
+            allowed: Vec::new(),
+            pipelining: PipelinePolicy::new(Pipeline::Off),
+            targets: None,
+            remarks: self.remarks.clone(),
+            address,
+        }
+    }
+}
+
+/// What is known of the hosts to which redirects lead, so that one that does not answer is not waited for each time.
+pub trait Targets: std::fmt::Debug + Send + Sync {
+    /// A redirect to this origin is about to be followed. Returns whether the request is a probe.
+    ///
+    /// # Errors
+    /// Why that host is not to be asked now.
+    fn ask(&self, origin: &str) -> Result<bool>;
+    /// It has answered.
+    fn answered(&self, origin: &str, probe: bool);
+    /// The request failed. Returns the error, with what it means for the host.
+    fn failed(&self, origin: &str, probe: bool, error: Error) -> Error;
+}
+
+/// Addresses to which no connection is made, by whatever name they are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refuses {
+    /// None: the user has typed the address.
+    Nothing,
+    /// Those where clouds keep the credentials of their machines.
+    LinkLocal,
+    /// These, and those of private networks and of this machine.
+    Private,
+}
+
+/// The header lines of every request to this address.
+///
+/// # Errors
+/// [`Kind::Config`] for a header that cannot be sent.
+pub fn request_fields(address: &Address, headers: &[(String, String)]) -> Result<Secret> {
+    let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let mut lines = plain_fields(address, !has("user-agent"));
+    if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
+        lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
+    }
+    for (name, value) in headers {
+        let ours = [
+            "host",
+            "accept-encoding",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "range",
+            "if-range",
+            "shoal-request-id",
+        ];
+        if !valid_field(name, value) || ours.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            let why = "this header cannot be sent: its name or value has characters that are not allowed, or shoal \
+            sets it itself";
+            return Err(Error::new(Kind::Config, why).on(&escape(name.as_bytes())));
+        }
+        lines.push_str(&format!("{name}: {value}\r\n"));
+    }
+    Ok(Secret::new(lines))
+}
+
+/// The header lines that every service receives.
+fn plain_fields(address: &Address, with_agent: bool) -> String {
+    let agent = if with_agent { concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n") } else { "" };
+    format!("Host: {}\r\nAccept-Encoding: identity\r\n{agent}", address.authority())
+}

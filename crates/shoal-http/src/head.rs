@@ -1,0 +1,397 @@
+//! The head of one answer: status, framing of the body, the header fields used. Not here: bodies (`body.rs`).
+
+use std::mem::MaybeUninit;
+use std::time::{Duration, SystemTime};
+
+use crate::body::Framing;
+use crate::redirect::{Location, RedirectRefused};
+use crate::request_id::{self, Echo};
+use crate::version::Version;
+use shoal_core::display::escape;
+use shoal_core::error::{Error, Kind, Result};
+
+/// Most fields of a head.
+const FIELDS_MAX: usize = 100;
+/// Longest wait that a server may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+/// `Last-Modified` tells versions apart if it is at least so long before `Date`: both have whole seconds.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Larger bodies may be resumed, in bytes.
+const VERSION_FROM: u64 = 64 << 10;
+
+/// The content type of a login page.
+/// Longest entity tag that is kept, in bytes.
+const TAG_MAX: usize = 256;
+const HTML: &[u8] = b"text/html";
+
+/// The field under which an object is sent only if it has changed.
+pub const CONDITION: &[u8] = b"If-Modified-Since: ";
+
+/// Fields that not every run needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// `Content-Type`.
+    pub content_type: bool,
+    /// `ETag`.
+    pub e_tag: bool,
+}
+
+/// What an answer says about itself.
+#[derive(Debug)]
+pub struct Head {
+    /// Its status code.
+    pub status: u16,
+    pub(crate) framing: Framing,
+    /// The connection cannot be reused.
+    pub close: bool,
+    /// Whether the answer has the id of its request, if requests carry ids.
+    pub(crate) echo: Echo,
+    /// An encoding that was not requested.
+    pub encoding: Option<String>,
+    /// Only if the handler wants it.
+    pub content_type: Option<String>,
+    /// The entity tag, quotes included. Only if the handler wants it.
+    pub e_tag: Option<Box<str>>,
+    /// The type is `text/html`: the body may be a login page.
+    pub is_html: bool,
+    /// Its `Link` field names a next page.
+    pub links_on: bool,
+    /// Only with 3xx.
+    pub(crate) location: Option<Location>,
+    /// A redirect led here.
+    pub is_redirected: bool,
+    /// Why this redirect was not followed.
+    pub(crate) refusal: Option<Box<RedirectRefused>>,
+    /// The version and the part of the object. Only of large or partial answers.
+    pub(crate) version: Option<Box<Version>>,
+    /// Only with 429 and 5xx; capped at 120 s.
+    pub retry_after: Option<Duration>,
+    /// When the object was last modified, and when the answer was sent.
+    dates: Dates,
+}
+
+/// The dates as text: most runs keep no times, so they are not parsed.
+#[derive(Debug, Default)]
+struct Dates {
+    modified: Option<Date>,
+    sent: Option<Date>,
+}
+
+/// A date in the form that services must send (RFC 9110, 5.6.7). Other forms are ignored.
+type Date = [u8; 29];
+
+impl Head {
+    /// When the object was last modified, if that was so long before this answer that every later change has another
+    /// time: dates have whole seconds (RFC 9110, 8.8.2.2).
+    pub fn last_modified(&self) -> Option<SystemTime> {
+        let time = |date: Option<Date>| httpdate::parse_http_date(std::str::from_utf8(&date?).ok()?).ok();
+        let (modified, sent) = (time(self.dates.modified)?, time(self.dates.sent)?);
+        sent.duration_since(modified).is_ok_and(|age| age >= SETTLED).then_some(modified)
+    }
+
+    /// Whether `Last-Modified` is another time than this.
+    pub fn is_of_another_time(&self, modified: SystemTime) -> bool {
+        self.dates.modified.is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
+    }
+
+    /// The length of the body, if it is announced. Only before the body is read.
+    pub fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a redirect that could be followed.
+    pub fn is_redirect(&self) -> bool {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308)
+    }
+
+    /// The error for a 3xx answer, of this kind.
+    pub fn redirect_error(&self, kind: Kind) -> Error {
+        let why = self.refusal.as_ref().map_or("which is not allowed here", |refusal| &refusal.why);
+        let error = Error::new(kind, format!("the answer is a redirect ({}) {why}", self.status));
+        match self.refusal.as_ref().and_then(|refusal| refusal.hint.as_ref()) {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+
+    /// The length of the body was not announced: it ends when the connection does.
+    pub fn is_unverified(&self) -> bool {
+        matches!(self.framing, Framing::Close)
+    }
+}
+
+/// Whether a head may end in `bytes`. Its end is not within the first `seen` of them.
+pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
+    let fresh = &bytes[seen.saturating_sub(2)..];
+    memchr::memchr_iter(b'\n', fresh)
+        .any(|at| fresh[at + 1..].starts_with(b"\n") || fresh[at + 1..].starts_with(b"\r\n"))
+}
+
+/// Parses the head at the start of `bytes`: it and its length, `None` if incomplete. `id`: its request's, or empty.
+///
+/// # Errors
+/// [`Kind::Protocol`] if it is not HTTP, or ambiguous.
+pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Head, usize)>> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut answer = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut answer, bytes, &mut fields)
+        .map_err(|e| broken(format!("the answer is not HTTP: {e}")))?;
+    let httparse::Status::Complete(length) = parsed else { return Ok(None) };
+    let (Some(status), Some(version)) = (answer.code, answer.version) else { return Ok(None) };
+    let mut reading = HeadFields { status, id, close: version == 0, ..HeadFields::default() };
+    for field in answer.headers.iter() {
+        reading.field(field.name, field.value, wants)?;
+    }
+    let framing = reading.framing()?;
+    // Most objects are small, and these are not resumed.
+    let is_large = matches!(framing, Framing::Length(length) if length > VERSION_FROM);
+    let version = is_large || status == 206 || reading.has_range;
+    let version = version.then(|| {
+        let mut version = Box::<Version>::default();
+        answer.headers.iter().for_each(|field| version.field(field.name, field.value));
+        version
+    });
+    if status == 200
+        && let Some((first, last, total)) = version.as_ref().and_then(|version| version.part())
+    {
+        let is_whole = first == 0 && last.checked_add(1) == Some(total);
+        let is_plain = reading.encoding.is_none(); // else the total is of other bytes
+        if !is_whole || is_plain && matches!(framing, Framing::Length(length) if length != total) {
+            return Err(broken(format!("a whole answer (200), but bytes {first}-{last}/{total} (Content-Range)")));
+        }
+    }
+    let close = reading.close || matches!(framing, Framing::Close);
+    let HeadFields { echo, encoding, content_type, e_tag, is_html, links_on, location, retry_after, dates, .. } =
+        reading;
+    Ok(Some((
+        Head {
+            status,
+            framing,
+            close,
+            echo,
+            encoding,
+            content_type,
+            e_tag,
+            is_html,
+            links_on,
+            location,
+            is_redirected: false,
+            refusal: None,
+            version,
+            retry_after,
+            dates,
+        },
+        length,
+    )))
+}
+
+#[derive(Default)]
+struct HeadFields<'a> {
+    status: u16,
+    id: &'a [u8],
+    echo: Echo,
+    close: bool,
+    length: Option<u64>,
+    chunked: bool,
+    has_range: bool,
+    encoding: Option<String>,
+    content_type: Option<String>,
+    e_tag: Option<Box<str>>,
+    is_html: bool,
+    links_on: bool,
+    location: Option<Location>,
+    retry_after: Option<Duration>,
+    dates: Dates,
+}
+
+impl HeadFields<'_> {
+    fn field(&mut self, name: &str, value: &[u8], wants: Wants) -> Result<()> {
+        // By length first, because this runs for every field of every answer.
+        match name.len() {
+            14 if name.eq_ignore_ascii_case("content-length") => self.length(value)?,
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                    return Err(broken(format!("a transfer encoding of \"{}\"", escape(value))));
+                }
+                self.chunked = true;
+            }
+            10 if name.eq_ignore_ascii_case("connection") => {
+                let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                if options.clone().any(|option| option.eq_ignore_ascii_case(b"close")) {
+                    self.close = true;
+                } else if options.any(|option| option.eq_ignore_ascii_case(b"keep-alive")) {
+                    self.close = false;
+                }
+            }
+            16 if name.eq_ignore_ascii_case(request_id::FIELD) => {
+                self.echo = match self.echo {
+                    _ if request_id::is_of_another(value, self.id) => Echo::Another,
+                    Echo::Another => Echo::Another,
+                    Echo::Missing if self.id.is_empty() => Echo::Missing,
+                    Echo::Missing if value == self.id => Echo::Right,
+                    _ => Echo::Wrong,
+                };
+            }
+            16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
+                // Several fields are one list, in the order in which the encodings were applied.
+                let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
+                self.encoding = Some(before + &escape(value));
+            }
+            12 if name.eq_ignore_ascii_case("content-type") => {
+                let essence = value.trim_ascii_start().get(..HTML.len());
+                self.is_html = essence.is_some_and(|essence| essence.eq_ignore_ascii_case(HTML));
+                if wants.content_type {
+                    self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
+                }
+            }
+            4 if wants.e_tag && name.eq_ignore_ascii_case("etag") => {
+                let text = std::str::from_utf8(value.trim_ascii()).ok();
+                self.e_tag = text.filter(|text| !text.is_empty() && text.len() <= TAG_MAX).map(Box::from);
+            }
+            4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
+            13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
+            13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
+            4 if name.eq_ignore_ascii_case("link") => {
+                let links = String::from_utf8_lossy(value).to_ascii_lowercase().replace('"', " ");
+                let mut rels = links.split([';', ',']).filter_map(|part| part.trim_start().strip_prefix("rel="));
+                self.links_on |= rels.any(|rel| rel.split_ascii_whitespace().any(|one| one == "next"));
+            }
+            8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
+                self.location = Some(Location(value.trim_ascii().to_vec()));
+            }
+            11 if self.status >= 429 && name.eq_ignore_ascii_case("retry-after") => {
+                self.retry_after = retry_after(value, SystemTime::now());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn length(&mut self, value: &[u8]) -> Result<()> {
+        // Digits only: `parse` would accept a sign.
+        let digits = value.trim_ascii();
+        let length = (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+            .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
+            .flatten()
+            .ok_or_else(|| broken(format!("a length of \"{}\"", escape(value))))?;
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(broken(format!("two lengths, {other} and {length}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn framing(&self) -> Result<Framing> {
+        match (self.chunked, self.length) {
+            (true, Some(_)) => Err(broken("both a length and a chunked encoding".to_owned())),
+            _ if self.status / 100 == 1 || matches!(self.status, 204 | 304) => Ok(Framing::Length(0)),
+            (true, None) => Ok(Framing::chunked()),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+            (false, None) => Ok(Framing::Close),
+        }
+    }
+}
+
+fn is_identity(encoding: &[u8]) -> bool {
+    let encoding = encoding.trim_ascii();
+    encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity")
+}
+
+fn broken(why: String) -> Error {
+    Error::new(Kind::Protocol, why)
+}
+
+/// Seconds or an HTTP date, at most 120 s; `None` for anything else.
+fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => RETRY_AFTER_MAX, // overflows u64
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framing(head: &str) -> Result<Framing> {
+        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), Wants::default(), b"")
+            .map(|parsed| parsed.unwrap().0.framing)
+    }
+
+    #[test]
+    fn a_body_that_could_be_read_in_two_ways_is_refused() {
+        for head in [
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Content-Length: -1\r\n",
+            "Content-Length: +1\r\n",
+            "Content-Length: 1, 1\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 0-99/200\r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 100-199/200\r\n",
+            "Content-Length: 100\r\nContent-Range: bytes 0-98/99\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Range: bytes 0-99/200\r\n",
+        ] {
+            assert_eq!(framing(head).map_err(|e| e.kind()).unwrap_err(), Kind::Protocol, "{head}");
+        }
+        assert!(matches!(framing("Content-Length: 7\r\nContent-Length: 7\r\n"), Ok(Framing::Length(7))));
+        assert!(matches!(framing(""), Ok(Framing::Close)));
+        for harmless in ["bytes 0-99/100", "bytes */100", "bytes 0-99/*", "nonsense"] {
+            let head = format!("Content-Length: 100\r\nContent-Range: {harmless}\r\n");
+            assert!(matches!(framing(&head), Ok(Framing::Length(100))), "{harmless}");
+        }
+    }
+
+    #[test]
+    fn the_id_of_another_request_is_told_from_one_that_a_cache_kept() {
+        let own = format!("{}-7", "a".repeat(32));
+        let echo = |id: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nShoal-Request-Id: {id}\r\n\r\n");
+            parse(head.as_bytes(), Wants::default(), own.as_bytes())
+                .map(|parsed| parsed.unwrap().0.echo)
+                .map_err(|e| e.kind())
+        };
+        assert_eq!(echo(&own), Ok(Echo::Right));
+        assert_eq!(echo(&format!("{}-6", "a".repeat(32))), Ok(Echo::Another));
+        assert_eq!(echo(&format!("{own}0")), Ok(Echo::Another));
+        assert_eq!(echo(&format!("{}-7", "b".repeat(32))), Ok(Echo::Wrong));
+        assert_eq!(echo(""), Ok(Echo::Wrong));
+    }
+
+    #[test]
+    fn retry_after_is_obeyed_up_to_a_cap_and_garbage_is_not() {
+        let now = SystemTime::now();
+        let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|wait| wait.as_secs());
+        assert_eq!(seconds("7"), Some(7));
+        assert_eq!(seconds("0"), Some(0));
+        assert_eq!(seconds("1000000000"), Some(120));
+        assert_eq!(seconds("99999999999999999999999"), Some(120));
+        assert_eq!(seconds("-5"), None);
+        assert_eq!(seconds("soon"), None);
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        let date = httpdate::fmt_http_date(now + Duration::from_secs(30));
+        assert!((28..=30).contains(&seconds(&date).unwrap()));
+    }
+
+    #[test]
+    fn an_unfinished_head_is_not_yet_an_answer() {
+        let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
+        for end in 0..whole.len() {
+            assert!(parse(&whole[..end], Wants::default(), b"").unwrap().is_none());
+            assert!(!may_end(&whole[..end], end / 2));
+            assert!(may_end(whole, end), "the end is seen wherever the last look was");
+        }
+        assert_eq!(parse(whole, Wants::default(), b"").unwrap().unwrap().1, whole.len());
+    }
+}

@@ -1,0 +1,160 @@
+//! Sends one request over an idle connection or a new one, and follows redirects. Not here: where a redirect may lead
+//! (`redirect.rs`), which request is sent and what becomes of the answer (`client_loop.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::head::{CONDITION, Head};
+use crate::idle_connections::{IdleConnection, IdleConnections};
+use crate::redirect::{self, REDIRECTS_MAX, RedirectRefused};
+use crate::request_id::Echo;
+use crate::stream::Trailing;
+use shoal_core::error::Result;
+
+/// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
+/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret; a condition does not
+/// go along to where a redirect leads. `redirected` is called when the service has answered with a redirect.
+///
+/// # Errors
+/// Those of connecting and of reading.
+pub async fn send<C: Fn() -> Duration + Clone, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+    redirected: impl Fn(),
+) -> Result<(Box<Connection<C, W>>, Head)> {
+    let idle = connections.take();
+    let (open, head) = send_once(client, connections, idle, clock.clone(), extra, &target).await?;
+    if !head.is_redirect() {
+        return Ok((open, head));
+    }
+    redirected();
+    let mut first_target = Vec::new();
+    target(&mut first_target);
+    follow_redirects(client, connections, clock, extra, (open, head), first_target).await
+}
+
+async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    clock: C,
+    extra: &[u8],
+    (mut open, mut head): (Box<Connection<C, W>>, Head),
+    mut target: Vec<u8>,
+) -> Result<(Box<Connection<C, W>>, Head)> {
+    // What the service said of its object when it was copied says nothing of what is at another URL.
+    let extra = if extra.starts_with(CONDITION) { b"" } else { extra };
+    // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
+    let mut other_host: Option<Arc<Client>> = None;
+    let private = open.is_private();
+    let mut followed = 0;
+    while head.is_redirect() {
+        let at = other_host.as_deref().unwrap_or(client);
+        let place = if followed == REDIRECTS_MAX {
+            Err(RedirectRefused::too_many())
+        } else {
+            redirect::follow(
+                &client.address,
+                &client.allowed,
+                client.leaves,
+                &at.address,
+                &target,
+                head.location.as_ref(),
+            )
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(refusal) => {
+                head.refusal = Some(Box::new(refusal));
+                break;
+            }
+        };
+        if !at.address.is_same_origin(&place.address) {
+            other_host = Some(Arc::new(client.for_other_host(place.address, private)));
+        }
+        let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
+        open.unproven.push(None, head.echo);
+        connections.put(reusable.then_some(IdleConnection { open, closes: false }));
+        (target, followed) = (place.target, followed + 1);
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
+        (open, head) = match &other_host {
+            None => {
+                let idle = connections.take();
+                send_once(client, connections, idle, clock.clone(), extra, write).await?
+            }
+            Some(other) => {
+                let (targets, origin) = (client.targets.as_ref(), other.address.origin());
+                let probe = targets.map_or(Ok(false), |targets| targets.ask(&origin))?;
+                let idle = connections.take_other_host(other);
+                let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
+                // A failure of an object names the object, so the other host must be named here.
+                let asked = asked.map_err(|error| match other.received {
+                    true => error.suffix(&format!(", at \"{}\" where a redirect leads", other.address.shown())),
+                    false => error,
+                });
+                let (mut open, head) = match (asked, targets) {
+                    (Ok(answered), Some(targets)) => {
+                        targets.answered(&origin, probe);
+                        answered
+                    }
+                    (Err(error), Some(targets)) => return Err(targets.failed(&origin, probe, error)),
+                    (asked, None) => asked?,
+                };
+                open.other_host = Some(other.clone());
+                (open, head)
+            }
+        };
+        // If every object is a redirect, each pipelined request would have to be sent twice.
+        (head.echo, head.is_redirected) = (Echo::Missing, true);
+    }
+    Ok((open, head))
+}
+
+/// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
+///
+/// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
+/// an answer, the request is sent once more, on a new connection. That is not counted as an attempt.
+async fn send_once<C: Fn() -> Duration, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    idle: Option<IdleConnection<C, W>>,
+    clock: C,
+    extra: &[u8],
+    target: impl Fn(&mut Vec<u8>),
+) -> Result<(Box<Connection<C, W>>, Head)> {
+    // A connection that was closed meanwhile, or that has received unexpected bytes, is not used any more.
+    let mut doubtful = None;
+    if let Some(IdleConnection { mut open, .. }) = connections.if_idle(idle) {
+        match open.send(client, extra, &target).await {
+            Ok(head) => return Ok((open, head)),
+            Err(_) if open.nothing_received() => {}
+            Err(error) if open.is_ahead => {
+                // One that had the id of its request is right: it was followed by an answer.
+                if open.unproven.is_by_order() {
+                    connections.doubted.extend(open.unproven.doubt(Trailing::Ahead));
+                }
+                return Err(error);
+            }
+            // Either this is not an answer, or the one before was longer than announced: a new connection tells.
+            Err(_) if !open.may_begin_answer() => doubtful = Some(open),
+            Err(error) => return Err(error),
+        }
+    }
+    let answered = match Connection::open(client, connections.wants, clock, &connections.findings).await.map(Box::new) {
+        Ok(mut fresh) => match fresh.send(client, extra, &target).await {
+            Ok(head) => Ok((fresh, head)),
+            Err(error) if !fresh.may_begin_answer() => return Err(error),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    // Also if the new connection could not be made: then the object before remains suspect.
+    if let Some(mut open) = doubtful {
+        connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));
+    }
+    answered
+}
