@@ -1,13 +1,13 @@
-//! What all connections to one service share, and how a request is written. Not here: one connection (`connection.rs`).
+//! What all connections to one service share, and the fields of each request. Not here: one connection (`connection.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attempts::Attempts;
+use crate::message::Sign;
 use crate::pipeline_policy::{Pipeline, PipelinePolicy};
 use crate::redirect::AllowedHost;
 use crate::remarks::Remarks;
-use crate::request_id;
 use crate::tls::Tls;
 use crate::url::{Address, Secret};
 use shoal_core::display::escape;
@@ -21,6 +21,8 @@ pub struct Client {
     pub address: Address,
     /// Header lines of every request, each with its line break, including `Host` and `Authorization`. Secret.
     pub fields: Secret,
+    /// Signs each request.
+    pub signer: Option<Arc<dyn Sign>>,
     /// Longest wait for the next byte and for a whole head, and the window over which the least rate is measured.
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
@@ -48,46 +50,48 @@ pub struct Client {
 }
 
 impl Client {
-    /// Appends a GET request for `target` (path and query, encoded), with its id, if any, and the header lines `extra`.
-    pub fn request(&self, out: &mut Vec<u8>, id: &[u8], extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) {
-        out.extend_from_slice(b"GET ");
-        target(out);
-        out.extend_from_slice(b" HTTP/1.1\r\n");
-        out.extend_from_slice(self.fields.reveal().as_bytes());
-        if !id.is_empty() {
-            out.extend_from_slice(request_id::FIELD.as_bytes());
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(id);
-            out.extend_from_slice(b"\r\n");
+    /// One for this address. It sends `fields` (see [`request_fields`]) with each request, one request at a time; it reads no
+    /// certificates before it needs them, and follows redirects within its origin only.
+    pub fn new(address: Address, fields: Secret) -> Client {
+        Client {
+            address,
+            fields,
+            signer: None,
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            attempts: Arc::default(),
+            tls: Arc::new(Tls::new(None, false)),
+            received: false,
+            leaves: false,
+            refuses: Refuses::Nothing,
+            is_other_host: false,
+            allowed: Vec::new(),
+            pipelining: PipelinePolicy::new(Pipeline::Off),
+            targets: None,
+            remarks: Arc::default(),
         }
-        out.extend_from_slice(extra);
-        out.extend_from_slice(b"\r\n");
     }
 
     /// The client of another host, to which a redirect leads. Headers and passwords are not sent there. `private`: the
     /// service has a private address.
     pub(crate) fn for_other_host(&self, address: Address, private: bool) -> Client {
         let may_be_private = !self.leaves || private || self.allowed.iter().any(|allowed| allowed.allows(&address));
+        let is_own = self.address.is_same_origin(&address);
         Client {
             leaves: self.leaves,
             refuses: match may_be_private {
-                _ if self.address.is_same_origin(&address) => self.refuses,
+                _ if is_own => self.refuses,
                 true => Refuses::LinkLocal,
                 false => Refuses::Private,
             },
-            fields: Secret::new(plain_fields(&address, true)),
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
-            // The other host may be farther away: what is known about this one does not apply.
-            attempts: Arc::default(),
             tls: self.tls.clone(),
-            received: !self.address.is_same_origin(&address),
+            received: !is_own,
             is_other_host: true,
-            allowed: Vec::new(),
-            pipelining: PipelinePolicy::new(Pipeline::Off),
-            targets: None,
             remarks: self.remarks.clone(),
-            address,
+            // The other host may be farther away: what is known about connections to this one does not apply.
+            ..Client::new(address.clone(), Secret::new(plain_fields(&address, true)))
         }
     }
 }

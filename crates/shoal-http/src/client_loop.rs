@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::idle_connections::IdleConnections;
+use crate::message::{Method, Request};
 use crate::pipeline_check::check_pipelining;
 use crate::pipelined_connection::run_pipelined;
 use crate::reader::Trust;
@@ -23,6 +24,7 @@ pub async fn run_requests<'a, E: RequestHandler>(client: &Client, handler: &'a E
         LoopConnections { connections: IdleConnections::new(handler.findings().clone(), handler.wants()), handler };
     let connections = &mut guarded.connections;
     let mut single = VecDeque::new();
+    let (mut target, mut condition) = (Vec::new(), Vec::new());
     loop {
         let SingleRequest { job, pipelined } = match single.pop_front() {
             Some(single) => single,
@@ -38,10 +40,12 @@ pub async fn run_requests<'a, E: RequestHandler>(client: &Client, handler: &'a E
                 Next::Job(job) => SingleRequest::new(job),
             },
         };
-        let mut condition = Vec::new();
+        target.clear();
+        condition.clear();
+        handler.target(&job, &mut target);
         handler.condition(&job, &mut condition);
-        let target = |out: &mut Vec<u8>| handler.target(&job, out);
-        let answered = send(client, connections, clock, &condition, target, || handler.redirected()).await;
+        let request = Request::new(Method::Get, &target).fields(&condition);
+        let answered = send(client, connections, clock, &request, || handler.redirected()).await;
         connections.report_doubted(handler);
         let (open, head) = match answered {
             Ok(answered) => answered,

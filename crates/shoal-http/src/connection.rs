@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::{Buf, Bytes};
 use tokio::io::ReadBuf;
 
 use crate::body::{Framing, Step};
@@ -13,6 +14,7 @@ use crate::client::Client;
 use crate::deadline::Deadlines;
 use crate::encoding::Decoding;
 use crate::head::{self, Head, Wants};
+use crate::message::{self, Request};
 use crate::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use crate::request_id::{Echo, RequestIds};
 use crate::stream::{Stream, Trailing};
@@ -27,6 +29,8 @@ const BUFFER: usize = 16 << 10;
 const DISCARD_MAX: u64 = 64 << 10;
 /// Longest wait for them: a new connection takes less.
 const DISCARD_WAIT: Duration = Duration::from_secs(1);
+/// Most bytes that are read of the body of an error.
+pub const ERROR_BODY_MAX: usize = 64 << 10;
 /// How long to wait for bytes after a body, only if its length was wrong before: each answer would take so long.
 const LINGER: Duration = Duration::from_millis(250);
 /// How long to wait for a server to close a connection that has had its last request. Most do so at once.
@@ -46,6 +50,8 @@ pub struct Connection<C, W = ()> {
     /// Requests, of which the first `sent` bytes were sent.
     request: Vec<u8>,
     sent: usize,
+    /// What is left to send after them of a large body.
+    body: Bytes,
     /// How long the head of the first answer took.
     first_answer_time: Option<Duration>,
     /// The ids of requests, if they carry any.
@@ -81,6 +87,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             deadlines: Deadlines::new(client.timeout, clock),
             request: Vec::with_capacity(512),
             sent: 0,
+            body: Bytes::new(),
             first_answer_time: None,
             ids,
             requests: 0,
@@ -95,17 +102,16 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         })
     }
 
-    /// Sends a request, with the header lines `extra`, and reads the head of its answer.
-    pub(crate) async fn send(
-        &mut self,
-        client: &Client,
-        extra: &[u8],
-        target: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Head> {
-        let number = self.queue(client, extra, target);
+    /// Sends a request, and reads the head of its answer. If that comes before all was sent, the rest is not sent, and the
+    /// connection cannot be reused.
+    pub(crate) async fn send(&mut self, client: &Client, request: &Request<'_>) -> Result<Head> {
+        let number = self.queue(client, request)?;
         let began = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
-        self.deadlines.start_head();
+        match self.body.is_empty() {
+            true => self.deadlines.start_head(),
+            false => self.deadlines.start_sending(),
+        }
         let (mut interim, mut seen) = (0, 0);
         loop {
             let unread = &self.buffer[self.start..self.end];
@@ -118,14 +124,18 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             if number > 0 && matches!(unread.first(), Some(b'\r' | b'\n')) && interim == 0 {
                 return Err(Error::new(Kind::Protocol, "there is an empty line where an answer should begin"));
             }
-            match if parse { head::parse(unread, self.wants, id)? } else { None } {
+            match if parse { head::parse(unread, &self.wants, id)? } else { None } {
                 Some((head, _)) if head.echo == Echo::Another => {
                     self.is_ahead = true;
                     return Err(Error::new(Kind::Protocol, "the answer to another request"));
                 }
-                Some((head, length)) => {
+                Some((mut head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
+                        if !self.unsent().is_empty() {
+                            self.send_no_more();
+                            head.close = true;
+                        }
                         self.deadlines.head_done();
                         self.first_answer_time = began.map(|began| began.elapsed()).or(self.first_answer_time);
                         // A wrong id (replayed by a cache, say) does not matter if this is the only unanswered request.
@@ -145,17 +155,17 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         }
     }
 
-    /// Adds a request, with the header lines `extra`, to those that the next read sends. Returns its number.
-    pub(crate) fn queue(&mut self, client: &Client, extra: &[u8], target: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// Adds a request to those that the next read sends. Returns its number.
+    pub(crate) fn queue(&mut self, client: &Client, request: &Request<'_>) -> Result<u64> {
         let number = self.requests;
-        self.requests += 1;
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
         if self.sent == self.request.len() {
             self.request.clear();
             self.sent = 0;
         }
-        client.request(&mut self.request, id, extra, target);
-        number
+        self.body = message::write(client, id, request, &mut self.request)?;
+        self.requests += 1;
+        Ok(number)
     }
 
     /// Whether it leads into a private network, or to this machine.
@@ -279,8 +289,8 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         }
     }
 
-    /// Reads a body of at most `most` bytes, whole and decoded; `None` if it is larger. For pages of a listing.
-    pub async fn body(&mut self, mut head: Head, most: usize) -> Result<Option<Vec<u8>>> {
+    /// Reads a body of at most `most` bytes, whole and decoded; `None` if it is larger.
+    pub async fn body(&mut self, head: &mut Head, most: usize) -> Result<Option<Vec<u8>>> {
         let mut body = Vec::new();
         if head.length().is_some_and(|length| length > most as u64) {
             return Ok(None);
@@ -291,10 +301,10 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             }
             body.extend_from_slice(&self.buffer[piece]);
         }
-        if let Some(error) = self.trailing_bytes(&head, false) {
+        if let Some(error) = self.trailing_bytes(head, false) {
             return Err(error);
         }
-        let Some(mut decoding) = Decoding::of(&head)? else { return Ok(Some(body)) };
+        let Some(mut decoding) = Decoding::of(head)? else { return Ok(Some(body)) };
         let (mut decoded, mut fits) = (Vec::new(), true);
         decoding.decode(&body, &mut |piece: &[u8]| {
             fits &= decoded.len() + piece.len() <= most;
@@ -305,6 +315,23 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         })?;
         decoding.end()?;
         Ok(fits.then_some(decoded))
+    }
+
+    /// What an answer says that is an error: its body, at most [`ERROR_BODY_MAX`] bytes of it, and what has come of one that
+    /// breaks. And whether the connection can be reused.
+    pub async fn error_body(&mut self, head: &mut Head) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        loop {
+            match self.piece(&mut head.framing).await {
+                Ok(Some(piece)) => body.extend_from_slice(&self.buffer[piece]),
+                Ok(None) => return (body, !matches!(head.framing, Framing::Close)),
+                Err(_) => return (body, false),
+            }
+            if body.len() > ERROR_BODY_MAX {
+                body.truncate(ERROR_BODY_MAX);
+                return (body, false);
+            }
+        }
     }
 
     /// Reads an unneeded body, if it is small. Returns whether the connection can be reused.
@@ -419,18 +446,43 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         }
     }
 
+    fn unsent(&self) -> &[u8] {
+        if self.sent < self.request.len() { &self.request[self.sent..] } else { &self.body }
+    }
+
+    /// So many bytes of `unsent` were sent.
+    fn is_sent(&mut self, bytes: usize) {
+        match self.sent < self.request.len() {
+            true => self.sent += bytes,
+            false => {
+                self.body.advance(bytes);
+                self.deadlines.sent(bytes, self.body.is_empty());
+            }
+        }
+    }
+
+    fn send_no_more(&mut self) {
+        self.sent = self.request.len();
+        self.body.clear();
+    }
+
     /// Sends what is queued and reads once, even if sending fails: a peer that has closed may have answered before.
     fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<IoOutcome> {
         let mut unsent = None;
-        while self.sent < self.request.len() {
-            match self.stream.poll_write(context, &self.request[self.sent..]) {
+        loop {
+            // Not `unsent`, which would borrow the stream, too.
+            let rest = if self.sent < self.request.len() { &self.request[self.sent..] } else { &self.body };
+            if rest.is_empty() {
+                break;
+            }
+            match self.stream.poll_write(context, rest) {
                 Poll::Ready(Ok(0)) => unsent = Some(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(bytes)) => self.sent += bytes,
+                Poll::Ready(Ok(bytes)) => self.is_sent(bytes),
                 Poll::Ready(Err(error)) => unsent = Some(error),
                 Poll::Pending => break,
             }
             if unsent.is_some() {
-                self.sent = self.request.len(); // do not try to send the rest
+                self.send_no_more();
             }
         }
         if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {

@@ -19,8 +19,8 @@ enum Phase {
     Head,
     /// The head is complete. Most small bodies arrive with it, so the clock, which costs time, is not read yet.
     HeadDone,
-    /// The body, which must also have the least rate.
-    Body { window: Duration, window_bytes: u64 },
+    /// The body of the answer, or, if `sending`, of the request. It must also have the least rate.
+    Body { sending: bool, window: Duration, window_bytes: u64 },
 }
 
 /// The deadlines of a connection. All times are lane times: since `origin`, less the time that the thread has been busy
@@ -62,6 +62,24 @@ impl<C: Fn() -> Duration> Deadlines<C> {
         self.last_byte = self.since;
     }
 
+    /// A request with a large body is sent: its head is awaited once all of that is sent.
+    pub fn start_sending(&mut self) {
+        self.last_byte = self.now();
+        self.phase = Phase::Body { sending: true, window: self.last_byte, window_bytes: 0 };
+    }
+
+    /// So many bytes of such a body were sent. `all`: it is complete.
+    pub fn sent(&mut self, bytes: usize, all: bool) {
+        match &mut self.phase {
+            Phase::Body { sending: true, .. } if all => self.start_head(),
+            Phase::Body { sending: true, window_bytes, .. } => {
+                *window_bytes += bytes as u64;
+                self.last_byte = self.now();
+            }
+            _ => {}
+        }
+    }
+
     /// The head is complete.
     pub fn head_done(&mut self) {
         self.phase = Phase::HeadDone;
@@ -71,14 +89,14 @@ impl<C: Fn() -> Duration> Deadlines<C> {
     pub fn before_read(&mut self) {
         if matches!(self.phase, Phase::HeadDone) {
             let now = self.now();
-            self.phase = Phase::Body { window: now, window_bytes: 0 };
+            self.phase = Phase::Body { sending: false, window: now, window_bytes: 0 };
             self.last_byte = now;
         }
     }
 
     /// Bytes were received.
     pub fn received(&mut self, bytes: usize) {
-        if let Phase::Body { window_bytes, .. } = &mut self.phase {
+        if let Phase::Body { sending: false, window_bytes, .. } = &mut self.phase {
             *window_bytes += bytes as u64;
             self.last_byte = self.now();
         }
@@ -108,13 +126,17 @@ impl<C: Fn() -> Duration> Deadlines<C> {
                     None => Err(format!("no complete answer for {seconds} s")),
                 }
             }
-            Phase::Body { window, window_bytes } => {
+            Phase::Body { sending, window, window_bytes } => {
                 if now >= self.last_byte + self.timeout {
-                    return Err(format!("no data for {seconds} s in the middle of the body"));
+                    return Err(match sending {
+                        true => format!("nothing could be sent for {seconds} s in the middle of the request"),
+                        false => format!("no data for {seconds} s in the middle of the body"),
+                    });
                 }
                 if now >= *window + self.timeout {
                     if (*window_bytes as f64) < MIN_RATE as f64 * seconds {
-                        return Err(format!("only {window_bytes} bytes in {seconds} s"));
+                        let done = if *sending { " could be sent" } else { "" };
+                        return Err(format!("only {window_bytes} bytes{done} in {seconds} s"));
                     }
                     (*window, *window_bytes) = (now, 0);
                 }

@@ -159,7 +159,7 @@ mod tests {
 
     fn decoding(encoding: &str) -> Decoding {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Encoding: {encoding}\r\n\r\n");
-        Decoding::of(&crate::head::parse(head.as_bytes(), crate::head::Wants::default(), b"").unwrap().unwrap().0)
+        Decoding::of(&crate::head::parse(head.as_bytes(), &crate::head::Wants::default(), b"").unwrap().unwrap().0)
             .unwrap()
             .unwrap()
     }

@@ -1,6 +1,7 @@
 //! The head of one answer: status, framing of the body, the header fields used. Not here: bodies (`body.rs`).
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::body::Framing;
@@ -22,20 +23,25 @@ const SETTLED: Duration = Duration::from_secs(2);
 const VERSION_FROM: u64 = 64 << 10;
 
 /// The content type of a login page.
-/// Longest entity tag that is kept, in bytes.
-const TAG_MAX: usize = 256;
 const HTML: &[u8] = b"text/html";
 
 /// The field under which an object is sent only if it has changed.
 pub const CONDITION: &[u8] = b"If-Modified-Since: ";
 
-/// Fields that not every run needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is wanted of answers.
+#[derive(Clone, Debug, Default)]
 pub struct Wants {
-    /// `Content-Type`.
-    pub content_type: bool,
-    /// `ETag`.
-    pub e_tag: bool,
+    /// Names of the fields that [`Head::field`] is asked for.
+    pub fields: Arc<[Arc<str>]>,
+    /// Bodies as they were sent, whatever encoding they are said to have.
+    pub verbatim: bool,
+}
+
+impl Wants {
+    /// These fields, and bodies decoded.
+    pub fn fields(names: &[&str]) -> Wants {
+        Wants { fields: names.iter().map(|name| Arc::from(*name)).collect(), verbatim: false }
+    }
 }
 
 /// What an answer says about itself.
@@ -50,10 +56,8 @@ pub struct Head {
     pub(crate) echo: Echo,
     /// An encoding that was not requested.
     pub encoding: Option<String>,
-    /// Only if the handler wants it.
-    pub content_type: Option<String>,
-    /// The entity tag, quotes included. Only if the handler wants it.
-    pub e_tag: Option<Box<str>>,
+    /// The fields that are wanted.
+    kept: Kept,
     /// The type is `text/html`: the body may be a login page.
     pub is_html: bool,
     /// Its `Link` field names a next page.
@@ -71,6 +75,9 @@ pub struct Head {
     /// When the object was last modified, and when the answer was sent.
     dates: Dates,
 }
+
+/// Names and values of fields.
+type Kept = Vec<(Arc<str>, Box<[u8]>)>;
 
 /// The dates as text: most runs keep no times, so they are not parsed.
 #[derive(Debug, Default)]
@@ -94,6 +101,12 @@ impl Head {
     /// Whether `Last-Modified` is another time than this.
     pub fn is_of_another_time(&self, modified: SystemTime) -> bool {
         self.dates.modified.is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
+    }
+
+    /// The value of a field that is wanted, without spaces around it; of several, the last.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        let found = self.kept.iter().rfind(|(kept, _)| kept.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| &**value)
     }
 
     /// The length of the body, if it is announced. Only before the body is read.
@@ -136,7 +149,7 @@ pub(crate) fn may_end(bytes: &[u8], seen: usize) -> bool {
 ///
 /// # Errors
 /// [`Kind::Protocol`] if it is not HTTP, or ambiguous.
-pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Head, usize)>> {
+pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(Head, usize)>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut answer = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default()
@@ -167,8 +180,7 @@ pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Hea
         }
     }
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, content_type, e_tag, is_html, links_on, location, retry_after, dates, .. } =
-        reading;
+    let HeadFields { echo, encoding, kept, is_html, links_on, location, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -176,8 +188,7 @@ pub(crate) fn parse(bytes: &[u8], wants: Wants, id: &[u8]) -> Result<Option<(Hea
             close,
             echo,
             encoding,
-            content_type,
-            e_tag,
+            kept,
             is_html,
             links_on,
             location,
@@ -201,8 +212,7 @@ struct HeadFields<'a> {
     chunked: bool,
     has_range: bool,
     encoding: Option<String>,
-    content_type: Option<String>,
-    e_tag: Option<Box<str>>,
+    kept: Kept,
     is_html: bool,
     links_on: bool,
     location: Option<Location>,
@@ -211,7 +221,10 @@ struct HeadFields<'a> {
 }
 
 impl HeadFields<'_> {
-    fn field(&mut self, name: &str, value: &[u8], wants: Wants) -> Result<()> {
+    fn field(&mut self, name: &str, value: &[u8], wants: &Wants) -> Result<()> {
+        if let Some(wanted) = wants.fields.iter().find(|wanted| wanted.eq_ignore_ascii_case(name)) {
+            self.kept.push((wanted.clone(), value.trim_ascii().into()));
+        }
         // By length first, because this runs for every field of every answer.
         match name.len() {
             14 if name.eq_ignore_ascii_case("content-length") => self.length(value)?,
@@ -238,7 +251,7 @@ impl HeadFields<'_> {
                     _ => Echo::Wrong,
                 };
             }
-            16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
+            16 if !wants.verbatim && name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
                 // Several fields are one list, in the order in which the encodings were applied.
                 let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
                 self.encoding = Some(before + &escape(value));
@@ -246,13 +259,6 @@ impl HeadFields<'_> {
             12 if name.eq_ignore_ascii_case("content-type") => {
                 let essence = value.trim_ascii_start().get(..HTML.len());
                 self.is_html = essence.is_some_and(|essence| essence.eq_ignore_ascii_case(HTML));
-                if wants.content_type {
-                    self.content_type = Some(String::from_utf8_lossy(value).trim().to_owned());
-                }
-            }
-            4 if wants.e_tag && name.eq_ignore_ascii_case("etag") => {
-                let text = std::str::from_utf8(value.trim_ascii()).ok();
-                self.e_tag = text.filter(|text| !text.is_empty() && text.len() <= TAG_MAX).map(Box::from);
             }
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
             13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
@@ -322,7 +328,7 @@ mod tests {
     use super::*;
 
     fn framing(head: &str) -> Result<Framing> {
-        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), Wants::default(), b"")
+        parse(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes(), &Wants::default(), b"")
             .map(|parsed| parsed.unwrap().0.framing)
     }
 
@@ -358,7 +364,7 @@ mod tests {
         let own = format!("{}-7", "a".repeat(32));
         let echo = |id: &str| {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nShoal-Request-Id: {id}\r\n\r\n");
-            parse(head.as_bytes(), Wants::default(), own.as_bytes())
+            parse(head.as_bytes(), &Wants::default(), own.as_bytes())
                 .map(|parsed| parsed.unwrap().0.echo)
                 .map_err(|e| e.kind())
         };
@@ -388,10 +394,10 @@ mod tests {
     fn an_unfinished_head_is_not_yet_an_answer() {
         let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n";
         for end in 0..whole.len() {
-            assert!(parse(&whole[..end], Wants::default(), b"").unwrap().is_none());
+            assert!(parse(&whole[..end], &Wants::default(), b"").unwrap().is_none());
             assert!(!may_end(&whole[..end], end / 2));
             assert!(may_end(whole, end), "the end is seen wherever the last look was");
         }
-        assert_eq!(parse(whole, Wants::default(), b"").unwrap().unwrap().1, whole.len());
+        assert_eq!(parse(whole, &Wants::default(), b"").unwrap().unwrap().1, whole.len());
     }
 }

@@ -1,5 +1,5 @@
-//! The HTTP/1.1 client that sources share. It only sends GET requests, asks for no content encoding, and follows
-//! redirects by its own rules (`redirect.rs`). Not here: what an answer means for a job; sources decide that.
+//! An HTTP/1.1 client for very many small requests. It asks for no content encoding, and follows redirects by its own rules
+//! (`redirect.rs`). Not here: what an answer means; its users decide that.
 //!
 //! Files in a row use only those in the same row and in the rows below:
 //!
@@ -15,6 +15,7 @@
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
 //! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
 //! | `reader.rs`, `head.rs`, `version.rs`, `body.rs` | parse answers |
+//! | `message.rs` | writes requests, and lets them be signed |
 //! | `request_id.rs`, `redirect.rs`, `url.rs` | ids of requests, rules for redirects, addresses |
 //!
 //! Limits on what a server can make us store or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
@@ -35,6 +36,7 @@ mod deadline;
 mod encoding;
 mod head;
 mod idle_connections;
+mod message;
 mod pipeline_check;
 mod pipeline_policy;
 mod pipelined_connection;
@@ -60,8 +62,10 @@ mod version;
 pub use attempts::Attempts;
 pub use client::{Client, Refuses, Targets, request_fields};
 pub use client_loop::{Ending, run_requests};
+pub use connection::{Connection, ERROR_BODY_MAX};
 pub use head::{CONDITION, Head, Wants};
 pub use idle_connections::{IdleConnection, IdleConnections};
+pub use message::{Method, Request, Sign, Unsigned};
 pub use pipeline_policy::{DEPTHS, Pipeline, PipelinePolicy};
 pub use redirect::AllowedHost;
 pub use remarks::Remarks;

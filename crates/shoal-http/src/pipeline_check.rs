@@ -11,6 +11,7 @@ use std::cell::Cell;
 use crate::check_objects::{CheckObject, hash};
 use crate::client::Client;
 use crate::connection::Connection;
+use crate::message::{Method, Request};
 use crate::reader::{Answer, HEAD_MAX, Reader, Trust};
 use crate::request_handler::RequestHandler;
 use shoal_core::error::{Error, Kind, Result};
@@ -39,7 +40,7 @@ async fn fetch_pipelined<E: RequestHandler>(
     let (depth, mut sent, mut first) = (client.pipelining.depth(objects.len()), 0, 0);
     for (at, object) in objects.iter().enumerate() {
         for ahead in &objects[sent..objects.len().min(at + depth)] {
-            let number = open.queue(client, b"", |out: &mut Vec<u8>| out.extend_from_slice(&ahead.target));
+            let number = open.queue(client, &Request::new(Method::Get, &ahead.target))?;
             first = if sent == 0 { number } else { first };
             sent += 1;
         }

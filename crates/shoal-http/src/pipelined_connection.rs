@@ -21,6 +21,7 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::head::Head;
 use crate::idle_connections::IdleConnection;
+use crate::message::{Method, Request};
 use crate::probe::{self, Probe, ProbeResult};
 use crate::reader::{Answer, BEGIN, HEAD_MAX, Reader, Trust};
 use crate::request_handler::{Next, Plan, RequestHandler};
@@ -50,6 +51,7 @@ pub(crate) async fn run_pipelined<E: RequestHandler, C: Fn() -> Duration + Clone
         single,
         open: Some(open),
         reader: Reader::new(trust, handler.wants(), E::WHOLE_MAX),
+        target: Vec::new(),
         condition: Vec::new(),
         unanswered: VecDeque::new(),
         first: 0,
@@ -74,7 +76,8 @@ struct PipelinedConnection<'a, E: RequestHandler, C> {
     single: &'a mut VecDeque<SingleRequest<E::Job>>,
     open: Option<Box<Connection<C, E::Written>>>,
     reader: Reader,
-    /// Further header lines of the request that is being queued.
+    /// Target and further header lines of the request that is being queued.
+    target: Vec<u8>,
     condition: Vec<u8>,
     /// Jobs whose requests were sent, in that order.
     unanswered: VecDeque<E::Job>,
@@ -184,9 +187,18 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                         self.open = None;
                         return false;
                     }
+                    self.target.clear();
                     self.condition.clear();
+                    self.handler.target(&job, &mut self.target);
                     self.handler.condition(&job, &mut self.condition);
-                    let number = open.queue(self.client, &self.condition, |out| self.handler.target(&job, out));
+                    let request = Request::new(Method::Get, &self.target).fields(&self.condition);
+                    let number = match open.queue(self.client, &request) {
+                        Ok(number) => number,
+                        Err(error) => {
+                            self.handler.failed(job, error);
+                            continue;
+                        }
+                    };
                     if self.unanswered.is_empty() {
                         self.first = number;
                         open.restart_deadline();
@@ -286,6 +298,10 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                 },
                 Plan::Unchanged => self.handler.unchanged(job),
                 Plan::Refuse(error) => self.handler.failed(job, error),
+                Plan::Explain => {
+                    let error = self.handler.explain(&job, &head, open.unread(body));
+                    self.handler.failed(job, error);
+                }
             }
         }
         open.consume(end);

@@ -80,7 +80,7 @@ impl Reader {
             }
             // Parsed at the first bytes, which may show that this is not HTTP, and then only when it may be complete.
             let parse = self.seen <= at || head::may_end(unread, self.seen);
-            let parsed = if parse { head::parse(rest, self.wants, id)? } else { None };
+            let parsed = if parse { head::parse(rest, &self.wants, id)? } else { None };
             let Some((head, length)) = parsed else {
                 if rest.len() >= HEAD_MAX {
                     return Err(Error::new(Kind::Protocol, format!("a head of more than {HEAD_MAX} bytes")));

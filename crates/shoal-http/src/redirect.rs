@@ -5,6 +5,7 @@
 //! host, or the objects come from many hosts (`Client::leaves`). Then `connect.rs` refuses private addresses. Headers and passwords for the service are not sent to another host, nor anywhere it redirects to. Names of
 //! objects never come from redirects.
 
+use crate::message::Method;
 use crate::url::{Address, split_port};
 use shoal_core::display::escape;
 use shoal_core::error::{Error, Kind, Result};
@@ -63,6 +64,10 @@ pub(crate) struct RedirectRefused {
 impl RedirectRefused {
     fn new(why: impl Into<String>) -> RedirectRefused {
         RedirectRefused { why: why.into(), hint: None }
+    }
+
+    pub(crate) fn of(method: Method) -> RedirectRefused {
+        RedirectRefused::new(format!("which is not followed for {}", method.as_str()))
     }
 
     pub(crate) fn too_many() -> RedirectRefused {

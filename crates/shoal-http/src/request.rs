@@ -8,46 +8,49 @@ use crate::client::Client;
 use crate::connection::Connection;
 use crate::head::{CONDITION, Head};
 use crate::idle_connections::{IdleConnection, IdleConnections};
+use crate::message::{Method, Request};
 use crate::redirect::{self, REDIRECTS_MAX, RedirectRefused};
 use crate::request_id::Echo;
 use crate::stream::Trailing;
 use shoal_core::error::Result;
 
-/// Sends a request and reads the head of its answer. Redirects are followed: the head is a redirect only if
-/// `redirect.rs` refuses it. `extra`: header lines for this request alone, which are not secret; a condition does not
-/// go along to where a redirect leads. `redirected` is called when the service has answered with a redirect.
+/// Sends a request and reads the head of its answer. Redirects of a GET are followed: the head is a redirect only if
+/// `redirect.rs` refuses it, or of another method. `redirected` is called when the service has answered with a redirect.
+/// The caller reads the body, and puts the connection back where [`Head::close`] permits that.
 ///
 /// # Errors
-/// Those of connecting and of reading.
+/// Those of signing, of connecting, of sending and of reading. A request that is dropped, or fails before all of it was sent, ends
+/// its connection.
 pub async fn send<C: Fn() -> Duration + Clone, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
     clock: C,
-    extra: &[u8],
-    target: impl Fn(&mut Vec<u8>),
+    request: &Request<'_>,
     redirected: impl Fn(),
 ) -> Result<(Box<Connection<C, W>>, Head)> {
     let idle = connections.take();
-    let (open, head) = send_once(client, connections, idle, clock.clone(), extra, &target).await?;
+    let (open, mut head) = send_once(client, connections, idle, clock.clone(), request).await?;
     if !head.is_redirect() {
         return Ok((open, head));
     }
+    if request.method() != Method::Get {
+        head.refusal = Some(Box::new(RedirectRefused::of(request.method())));
+        return Ok((open, head));
+    }
     redirected();
-    let mut first_target = Vec::new();
-    target(&mut first_target);
-    follow_redirects(client, connections, clock, extra, (open, head), first_target).await
+    follow_redirects(client, connections, clock, request, (open, head)).await
 }
 
 async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
     clock: C,
-    extra: &[u8],
+    first: &Request<'_>,
     (mut open, mut head): (Box<Connection<C, W>>, Head),
-    mut target: Vec<u8>,
 ) -> Result<(Box<Connection<C, W>>, Head)> {
     // What the service said of its object when it was copied says nothing of what is at another URL.
-    let extra = if extra.starts_with(CONDITION) { b"" } else { extra };
+    let fields = if first.own_fields().starts_with(CONDITION) { b"" } else { first.own_fields() };
+    let mut target = first.target().to_vec();
     // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
     let mut other_host: Option<Arc<Client>> = None;
     let private = open.is_private();
@@ -80,17 +83,17 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
         open.unproven.push(None, head.echo);
         connections.put(reusable.then_some(IdleConnection { open, closes: false }));
         (target, followed) = (place.target, followed + 1);
-        let write = |out: &mut Vec<u8>| out.extend_from_slice(&target);
+        let request = Request::new(Method::Get, &target).fields(fields).after_redirect();
         (open, head) = match &other_host {
             None => {
                 let idle = connections.take();
-                send_once(client, connections, idle, clock.clone(), extra, write).await?
+                send_once(client, connections, idle, clock.clone(), &request).await?
             }
             Some(other) => {
                 let (targets, origin) = (client.targets.as_ref(), other.address.origin());
                 let probe = targets.map_or(Ok(false), |targets| targets.ask(&origin))?;
                 let idle = connections.take_other_host(other);
-                let asked = send_once(other, connections, idle, clock.clone(), extra, write).await;
+                let asked = send_once(other, connections, idle, clock.clone(), &request).await;
                 // A failure of an object names the object, so the other host must be named here.
                 let asked = asked.map_err(|error| match other.received {
                     true => error.suffix(&format!(", at \"{}\" where a redirect leads", other.address.shown())),
@@ -117,21 +120,21 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
 /// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
 ///
 /// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
-/// an answer, the request is sent once more, on a new connection. That is not counted as an attempt.
+/// an answer, the request is sent once more, on a new connection, unless that may do something twice (POST). That is not
+/// counted as an attempt.
 async fn send_once<C: Fn() -> Duration, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
     idle: Option<IdleConnection<C, W>>,
     clock: C,
-    extra: &[u8],
-    target: impl Fn(&mut Vec<u8>),
+    request: &Request<'_>,
 ) -> Result<(Box<Connection<C, W>>, Head)> {
     // A connection that was closed meanwhile, or that has received unexpected bytes, is not used any more.
     let mut doubtful = None;
     if let Some(IdleConnection { mut open, .. }) = connections.if_idle(idle) {
-        match open.send(client, extra, &target).await {
+        match open.send(client, request).await {
             Ok(head) => return Ok((open, head)),
-            Err(_) if open.nothing_received() => {}
+            Err(_) if open.nothing_received() && request.method() != Method::Post => {}
             Err(error) if open.is_ahead => {
                 // One that had the id of its request is right: it was followed by an answer.
                 if open.unproven.is_by_order() {
@@ -144,14 +147,15 @@ async fn send_once<C: Fn() -> Duration, W>(
             Err(error) => return Err(error),
         }
     }
-    let answered = match Connection::open(client, connections.wants, clock, &connections.findings).await.map(Box::new) {
-        Ok(mut fresh) => match fresh.send(client, extra, &target).await {
-            Ok(head) => Ok((fresh, head)),
-            Err(error) if !fresh.may_begin_answer() => return Err(error),
+    let answered =
+        match Connection::open(client, connections.wants.clone(), clock, &connections.findings).await.map(Box::new) {
+            Ok(mut fresh) => match fresh.send(client, request).await {
+                Ok(head) => Ok((fresh, head)),
+                Err(error) if !fresh.may_begin_answer() => return Err(error),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
-        },
-        Err(error) => Err(error),
-    };
+        };
     // Also if the new connection could not be made: then the object before remains suspect.
     if let Some(mut open) = doubtful {
         connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::head::{Head, Wants};
 use crate::unproven::{Doubt, Passed};
-use shoal_core::error::{Error, Result};
+use shoal_core::error::{Error, Kind, Result};
 use shoal_core::findings::Findings;
 
 /// Provides jobs to a connection and receives their answers. Every job is answered exactly once: by `whole`,
@@ -32,6 +32,11 @@ pub trait RequestHandler {
     fn redirected(&self) {}
     /// Decides what to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
+    /// The error that an answer means, by its body: at most [`ERROR_BODY_MAX`](crate::ERROR_BODY_MAX) bytes, and fewer if it
+    /// broke off. Asked after [`Plan::Explain`].
+    fn explain(&self, _job: &Self::Job, head: &Head, _body: &[u8]) -> Error {
+        Error::new(Kind::BadAnswer, format!("the answer has status {}", head.status))
+    }
     /// Receives a complete object, of at most `WHOLE_MAX` bytes.
     fn whole(&self, job: Self::Job, head: &Head, body: &[u8]) -> Option<Self::Written>;
     /// A larger object begins.
@@ -84,4 +89,6 @@ pub enum Plan {
     Unchanged,
     /// The answer is not the object.
     Refuse(Error),
+    /// The same, and only its body says why.
+    Explain,
 }

@@ -88,6 +88,14 @@ pub(crate) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
             handler.failed(job, error);
             (reusable, None)
         }
+        Plan::Explain => {
+            let (body, whole) = open.error_body(&mut head).await;
+            let reusable = whole && open.may_go_on(more, handler);
+            check.skipped(client);
+            let error = handler.explain(&job, &head, &body);
+            handler.failed(job, error);
+            (reusable, None)
+        }
         Plan::Keep if head.encoding.is_some() => {
             check.skipped(client);
             return stream_body(client, open, handler, job, &mut head, more).await;

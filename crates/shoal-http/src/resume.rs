@@ -114,7 +114,7 @@ mod tests {
 
     fn head(status: u16, length: u64, fields: &str) -> Head {
         let wire = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{fields}\r\n");
-        crate::head::parse(wire.as_bytes(), crate::head::Wants::default(), b"").unwrap().unwrap().0
+        crate::head::parse(wire.as_bytes(), &crate::head::Wants::default(), b"").unwrap().unwrap().0
     }
 
     fn first(fields: &str) -> Option<Resume> {

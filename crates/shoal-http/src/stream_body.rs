@@ -8,6 +8,7 @@ use crate::connection::{Connection, WholeBody};
 use crate::encoding::Decoding;
 use crate::head::Head;
 use crate::idle_connections::{IdleConnection, IdleConnections};
+use crate::message::{Method, Request};
 use crate::request::send;
 use crate::request_handler::{Plan, RequestHandler};
 use crate::resume::{Resume, ResumedAnswer};
@@ -165,21 +166,22 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
         while let Some(pause) = resume.pause(&error) {
             tokio::time::sleep(pause).await;
             let fields = resume.fields(self.received);
-            let target = |out: &mut Vec<u8>| self.handler.target(self.job, out);
+            let mut target = Vec::new();
+            self.handler.target(self.job, &mut target);
             let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone(), self.handler.wants());
-            let (mut open, mut head) =
-                match send(self.client, &mut connections, clock.clone(), &fields, target, || ()).await {
-                    Ok(answered) => answered,
-                    Err(e) => {
-                        error = e;
-                        continue;
-                    }
-                };
+            let request = Request::new(Method::Get, &target).fields(&fields);
+            let (mut open, mut head) = match send(self.client, &mut connections, clock.clone(), &request, || ()).await {
+                Ok(answered) => answered,
+                Err(e) => {
+                    error = e;
+                    continue;
+                }
+            };
             let mut renewed = None;
             match resume.judge(self.received, &head)? {
                 ResumedAnswer::Rest => {}
                 ResumedAnswer::Whole => {
-                    self.restart(&head).await?;
+                    self.restart(&mut open, &mut head).await?;
                     renewed = Some(Resume::of(&head));
                 }
                 ResumedAnswer::Changed => {
@@ -204,10 +206,14 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
     }
 
     /// Starts over, if the answer is the whole object; otherwise the error that the answer means.
-    async fn restart(&mut self, head: &Head) -> Result<()> {
+    async fn restart<C: Fn() -> Duration, W>(&mut self, open: &mut Connection<C, W>, head: &mut Head) -> Result<()> {
         match self.handler.head(self.job, head) {
             Plan::Keep => {}
             Plan::Refuse(error) => return Err(error),
+            Plan::Explain => {
+                let (body, _) = open.error_body(head).await;
+                return Err(self.handler.explain(self.job, head, &body));
+            }
             Plan::Unchanged => {
                 let why = "the answer is 304, but the request was not conditional";
                 return Err(Error::new(Kind::BadAnswer, why));

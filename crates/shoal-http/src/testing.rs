@@ -30,7 +30,7 @@ pub struct Accepted {
 /// error, or `None` when all were answered, more is needed, or a body ends with the connection.
 pub fn read_answers(wire: &[u8], piece: usize, requests: usize, ids: bool) -> (Vec<Accepted>, Option<Kind>) {
     let mut reader =
-        Reader::new(if ids { Trust::Ids } else { Trust::Order }, Wants { content_type: true, e_tag: true }, WHOLE_MAX);
+        Reader::new(if ids { Trust::Ids } else { Trust::Order }, Wants::fields(&["content-type", "etag"]), WHOLE_MAX);
     let (mut accepted, mut start, mut end) = (Vec::new(), 0, 0);
     let mut needed = 1;
     while accepted.len() < requests {

@@ -19,6 +19,11 @@ const SCOUTS: usize = 4;
 /// In flight on a lane before one connection fewer is used to find out if pipelining helps: of a few, one would be missed.
 const DOUBTED: usize = 16;
 
+/// Longest entity tag that is kept, in bytes.
+const TAG_MAX: usize = 256;
+const TAG: &str = "etag";
+const TYPE: &str = "content-type";
+
 /// Connections to one host that what may be in flight on a lane takes.
 pub(super) fn connections_wanted(limits: Limits, pipelining: &PipelinePolicy) -> usize {
     let wanted = limits.in_flight.div_ceil(pipelining.proven_depth(limits.depth));
@@ -48,9 +53,10 @@ pub(super) fn refuse_proxy(address: &Address) -> Result<()> {
     Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint))
 }
 
-/// The fields of answers that the source and the sink need.
-pub(super) fn wants(types: Option<&GlobMatcher>, lane: &dyn Lane) -> Wants {
-    Wants { content_type: types.is_some(), e_tag: lane.keeps_metadata() }
+/// The fields of answers that the source and, with `metadata`, the sink need.
+pub(super) fn wants(types: Option<&GlobMatcher>, metadata: bool) -> Wants {
+    let fields = [types.map(|_| TYPE), metadata.then_some(TAG)];
+    Wants::fields(&fields.into_iter().flatten().collect::<Vec<_>>())
 }
 
 /// The types that `expect_type` admits.
@@ -70,7 +76,7 @@ pub(super) fn types(expect_type: Option<&str>) -> Result<Option<GlobMatcher>> {
 /// Why an object is refused for its type, if so.
 pub(super) fn wrong_type(types: Option<&GlobMatcher>, head: &Head) -> Option<Error> {
     let types = types?;
-    let found = head.content_type.as_deref().unwrap_or_default();
+    let found = String::from_utf8_lossy(head.field(TYPE).unwrap_or_default());
     let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if types.is_match(&essence) {
         return None;
@@ -135,10 +141,15 @@ fn meta(lane: &dyn Lane, head: &Head, size: Option<u64>) -> ObjectMeta {
     ObjectMeta {
         size,
         last_modified,
-        e_tag: head.e_tag.clone(),
+        e_tag: head.field(TAG).and_then(|tag| std::str::from_utf8(tag).ok()).filter(is_tag).map(Box::from),
         unverified: head.is_unverified(),
         ..ObjectMeta::default()
     }
+}
+
+/// Whether an entity tag is one that is kept.
+fn is_tag(tag: &&str) -> bool {
+    (1..=TAG_MAX).contains(&tag.len())
 }
 
 /// Takes back an object that may be wrong.

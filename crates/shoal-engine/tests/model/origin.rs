@@ -119,7 +119,7 @@ impl Origin {
             // What the others are called by is below the directory of this one.
             let object = origin.object(0, "anchor".into(), random);
             origin.push(object);
-            for name in ["Cargo.toml", "src/name.rs"] {
+            for name in ["Cargo.toml", "src/part.rs"] {
                 let bytes = std::fs::read(name).unwrap(); // of this crate, which the tests run in
                 origin.push(Object { page: 1, name: name.into(), number: 0, bytes, time: 0 });
             }
@@ -157,7 +157,7 @@ impl Origin {
             let mut name = known.unwrap_or_else(|| match random.u32(0..20) {
                 0..4 => format!("dir-{}/file-{number}", number % 3),
                 4 if self.is_in_memory() => format!("../escape-{number}"),
-                5 if self.of == Of::List => ["Cargo.toml", "src/name.rs"][number as usize % 2].into(),
+                5 if self.of == Of::List => ["Cargo.toml", "src/part.rs"][number as usize % 2].into(),
                 _ => format!("file-{number}"),
             });
             self.numbers += 1;

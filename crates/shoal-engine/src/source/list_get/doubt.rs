@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use shoal_http::{Head, IdleConnections, Wants, send};
+use shoal_http::{Head, IdleConnections, Method, Request, send};
 
 use super::Service;
 use super::refusal::refusal;
@@ -20,7 +20,7 @@ use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;
 use crate::poison::ignore_poison;
-use crate::source::Entry;
+use crate::source::{Entry, http_objects};
 
 /// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
 /// that was wrong, so a service with many such objects is asked for 1 % more.
@@ -145,14 +145,13 @@ impl Doubt {
             true => made_up_name(),
             false => ignore_poison(self.known.lock()).clone()?,
         };
-        let target = |out: &mut Vec<u8>| service.target(&probe, out);
+        let mut target = Vec::new();
+        service.target(&probe, &mut target);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let mut connections = IdleConnections::<_, ()>::new(
-            findings.clone(),
-            Wants { content_type: service.expect_type.is_some(), ..Wants::default() },
-        );
-        let answered = send(&service.client, &mut connections, idle, b"", target, || ()).await;
+        let mut connections =
+            IdleConnections::<_, ()>::new(findings.clone(), http_objects::wants(service.expect_type.as_ref(), false));
+        let answered = send(&service.client, &mut connections, idle, &Request::new(Method::Get, &target), || ()).await;
         let head = answered.ok().map(|(_, head)| head);
         let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
             (true, refused) => refused.is_none() && head.is_html,

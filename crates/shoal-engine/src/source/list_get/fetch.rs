@@ -257,7 +257,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(self.service.expect_type.as_ref(), &*self.crew.lane)
+        http_objects::wants(self.service.expect_type.as_ref(), self.crew.lane.keeps_metadata())
     }
 
     fn findings(&self) -> &Arc<Findings> {

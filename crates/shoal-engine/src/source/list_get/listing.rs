@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Head, IdleConnection, IdleConnections, Wants, encode_name, send};
+use shoal_http::{Head, IdleConnection, IdleConnections, Method, Request, Wants, encode_name, send};
 
 use super::cut::Cut;
 use super::loops::Loops;
@@ -155,23 +155,23 @@ impl Pages {
     async fn page(&mut self, place: &Place) -> Result<(Vec<u8>, bool)> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let asking =
-            send(&service.client, &mut self.connections, clock, b"", |out| target(&service, place, out), || ()).await;
-        let (mut open, head) = asking.map_err(|error| match error.kind() {
+        let target = target(&service, place);
+        let request = Request::new(Method::Get, &target);
+        let asking = send(&service.client, &mut self.connections, clock, &request, || ()).await;
+        let (mut open, mut head) = asking.map_err(|error| match error.kind() {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,
         })?;
         self.check(&head, place)?;
-        let (close, links_on) = (head.close, head.links_on);
-        let body = open.body(head, PAGE_MAX).await.map_err(|error| match error.kind() {
+        let body = open.body(&mut head, PAGE_MAX).await.map_err(|error| match error.kind() {
             Kind::Unsupported | Kind::TooLarge => error.into_kind(Kind::Listing), // of its encoding
             Kind::Integrity => self.once_more(error.into_kind(Kind::Listing)),
             _ => error,
         });
         match body? {
             Some(json) => {
-                self.connections.put((!close).then_some(IdleConnection { open, closes: false }));
-                Ok((json, links_on))
+                self.connections.put((!head.close).then_some(IdleConnection { open, closes: false }));
+                Ok((json, head.links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
                 .hint("ask the service for smaller pages")),
@@ -206,15 +206,15 @@ impl Pages {
     }
 }
 
-fn target(service: &Service, place: &Place, out: &mut Vec<u8>) {
-    out.extend_from_slice(service.client.address.base.as_bytes());
-    out.extend_from_slice(service.options.list_path.as_bytes());
+fn target(service: &Service, place: &Place) -> Vec<u8> {
+    let mut out = format!("{}{}", service.client.address.base, service.options.list_path).into_bytes();
     if let Some(token) = &place.token {
         out.push(if service.options.list_path.contains('?') { b'&' } else { b'?' });
-        encode_name(out, service.options.marker_param.as_bytes(), true);
+        encode_name(&mut out, service.options.marker_param.as_bytes(), true);
         out.push(b'=');
-        encode_name(out, token.as_bytes(), true);
+        encode_name(&mut out, token.as_bytes(), true);
     }
+    out
 }
 
 impl Listing for Pages {

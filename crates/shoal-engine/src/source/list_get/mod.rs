@@ -21,7 +21,7 @@ mod refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Address, AllowedHost, Client, PipelinePolicy, Refuses, Tls, encode_name, request_fields};
+use shoal_http::{Address, AllowedHost, Client, PipelinePolicy, Tls, encode_name, request_fields};
 
 use self::cut::LocalName;
 use super::{Fetcher, HttpOptions, Listing, Source, http_objects};
@@ -120,20 +120,12 @@ impl ListGet {
         }
         let fields = request_fields(&address, &options.http.headers)?;
         let client = Client {
-            address,
-            fields,
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
-            attempts: Arc::default(),
             tls,
-            received: false,
-            leaves: false,
-            refuses: Refuses::Nothing,
-            is_other_host: false,
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             pipelining: PipelinePolicy::new(options.http.pipeline),
-            targets: None,
-            remarks: Arc::default(),
+            ..Client::new(address, fields)
         };
         let doubt = doubt::Doubt::default();
         Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt })))

@@ -301,7 +301,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(self.pools.shared.expect_type.as_ref(), &*self.pools.lane)
+        http_objects::wants(self.pools.shared.expect_type.as_ref(), self.pools.lane.keeps_metadata())
     }
 
     fn findings(&self) -> &Arc<Findings> {

@@ -133,22 +133,20 @@ impl Hosts {
         if address.secure {
             self.tls.prepare()?;
         }
+        let fields = request_fields(&address, &options.http.headers)?;
         Ok(Client {
-            fields: request_fields(&address, &options.http.headers)?,
-            address,
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
             attempts: site.attempts.clone(),
             tls: self.tls.clone(),
-            received: false,
             leaves: true,
             // What the list names is the user's choice, and may be private.
             refuses: Refuses::LinkLocal,
-            is_other_host: false,
             allowed: self.allowed.clone(),
             pipelining: PipelinePolicy::new(options.http.pipeline),
             targets: Some(self.targets.clone()),
             remarks: self.remarks.clone(),
+            ..Client::new(address, fields)
         })
     }
 }

@@ -1,0 +1,147 @@
+//! What is sent: method, target, fields, signature, body. Not here: what comes back (`head.rs`, `body.rs`).
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::request_id;
+use shoal_core::error::Result;
+
+/// Larger bodies are sent from where they are, in bytes; smaller ones are copied behind their head, which saves a system call.
+const COPIED_MAX: usize = 16 << 10;
+
+/// What is done with the target of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// It is fetched.
+    Get,
+    /// The body is put there.
+    Put,
+    /// The body is passed to it. Such a request is sent once only: where the connection breaks, nothing tells if it was done.
+    Post,
+    /// It is removed.
+    Delete,
+}
+
+impl Method {
+    /// As it is sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Put => "PUT",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+        }
+    }
+}
+
+/// One request, besides what its client sends with each.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    method: Method,
+    target: &'a [u8],
+    fields: &'a [u8],
+    body: Bytes,
+    is_signed: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A request without own fields and body. `target`: path and query, as they are sent.
+    pub fn new(method: Method, target: &'a [u8]) -> Request<'a> {
+        Request { method, target, fields: b"", body: Bytes::new(), is_signed: true }
+    }
+
+    /// With these header lines, each with its line break. They are not secret. They go along where a redirect leads, unless
+    /// they are a [`CONDITION`](crate::CONDITION).
+    #[must_use]
+    pub fn fields(mut self, fields: &'a [u8]) -> Request<'a> {
+        self.fields = fields;
+        self
+    }
+
+    /// With this body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Request<'a> {
+        self.body = body.into();
+        self
+    }
+
+    /// It follows a redirect: a signature is not for there.
+    pub(crate) fn after_redirect(mut self) -> Request<'a> {
+        self.is_signed = false;
+        self
+    }
+
+    pub(crate) fn method(&self) -> Method {
+        self.method
+    }
+
+    pub(crate) fn own_fields(&self) -> &'a [u8] {
+        self.fields
+    }
+
+    pub(crate) fn target(&self) -> &'a [u8] {
+        self.target
+    }
+}
+
+/// A request that is about to be sent, as its signer sees it.
+pub struct Unsigned<'a> {
+    /// What is done.
+    pub method: Method,
+    /// Path and query, exactly as they are sent.
+    pub target: &'a [u8],
+    /// All header lines so far, each with its line break; `Host` is the first.
+    pub fields: &'a [u8],
+    /// The value of `Shoal-Request-Id`, which is among them; empty without.
+    pub id: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Signs requests. It is called when a request is put on the wire, and again if it is sent again, so a signature is never
+/// older than that. What it adds follows no redirect, not even to the same host.
+pub trait Sign: std::fmt::Debug + Send + Sync {
+    /// Appends header lines, each with its line break.
+    ///
+    /// # Errors
+    /// Why the request cannot be signed: it is not sent, and this is its error.
+    fn sign(&self, request: &Unsigned<'_>, out: &mut Vec<u8>) -> Result<()>;
+}
+
+/// Appends a request of this client, with its id, if any. Returns the body, unless it was appended too. After an error, `out`
+/// is as it was.
+pub(crate) fn write(client: &Client, id: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Result<Bytes> {
+    let begin = out.len();
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(request.target);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    let fields = out.len();
+    out.extend_from_slice(client.fields.reveal().as_bytes());
+    if !id.is_empty() {
+        out.extend_from_slice(request_id::FIELD.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(id);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(request.fields);
+    if !request.body.is_empty() || matches!(request.method, Method::Put | Method::Post) {
+        out.extend_from_slice(format!("Content-Length: {}\r\n", request.body.len()).as_bytes());
+    }
+    if let Some(signer) = client.signer.as_ref().filter(|_| request.is_signed) {
+        let (method, body) = (request.method, &request.body[..]);
+        let unsigned = Unsigned { method, target: request.target, fields: &out[fields..], id, body };
+        let mut signature = Vec::new();
+        if let Err(error) = signer.sign(&unsigned, &mut signature) {
+            out.truncate(begin);
+            return Err(error);
+        }
+        out.extend_from_slice(&signature);
+    }
+    out.extend_from_slice(b"\r\n");
+    if request.body.len() > COPIED_MAX {
+        return Ok(request.body.clone());
+    }
+    out.extend_from_slice(&request.body);
+    Ok(Bytes::new())
+}
