@@ -3,27 +3,26 @@
 //! Done is written after durable: `Sink::flush` first, then one transaction with everything it named. A failed flush is
 //! never tried again; it stops the run, and what it covered is redone on resume. A sink may hold partitions back. It is
 //! asked again twice a second, and at every look while lanes starve, so that it cannot stop a run. After a stop, only a
-//! sink that wants it is asked once more. The thread also hands out objects that are due for a retry, because their list
-//! is in the journal.
+//! sink that wants it is asked once more. The thread also runs `retry_feeder.rs`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::in_flight_partition::{Complete, InFlightPartition, Origin};
+use super::in_flight_partition::Complete;
 use super::lane_partition::now_ms;
 use super::lease::Keeper;
 use super::message::{Gone, Message};
 use super::panicked::panicked;
+use super::retry_feeder::RetryFeeder;
 use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Credited, Due, Durable, Ending, Journal, MARK_ALL, Settled};
+use crate::journal::{Commit, Credited, Durable, Ending, Journal, MARK_ALL, Settled};
 use crate::options::Pass;
-use crate::partition::{Cursor, Key};
 use crate::poison::ignore_poison;
-use crate::sink::{DurabilityScope, Flush, Flushed, Mode, Sink, StateRow, WithdrawnObject};
+use crate::sink::{DurabilityScope, Flush, Flushed, Sink, StateRow, WithdrawnObject};
 
 /// A batch closes at this size, or at half of what the sink's window holds, so that lanes go on during the flush …
 const CLOSE_OBJECTS: u64 = 10_000;
@@ -32,12 +31,8 @@ const CLOSE_BYTES: u64 = 32 << 20;
 const CLOSE_AGE: Duration = Duration::from_millis(500);
 /// How often the committer looks at flags and due retries.
 const TICK: Duration = Duration::from_millis(20);
-/// How often it is looked at which deferred object is due next.
-const DUE_LOOK: Duration = Duration::from_secs(1);
 /// How long complete partitions gather before they are looked at: a wake-up for each took 3 % of a run into `null:`.
 const GATHER: Duration = Duration::from_millis(1);
-/// Objects tried again in one partition.
-const AGAIN_MAX: usize = 100;
 /// Deferred objects at which the listing pauses.
 pub(crate) const DEFERRED_MAX: u64 = 100_000;
 
@@ -68,17 +63,9 @@ pub(crate) struct Committer {
     /// Failures that are not in the journal yet, because their partitions are not; and the file that goes with the last one.
     withdrawn: Vec<(Vec<Gone>, Option<WithdrawnObject>)>,
     mark: u64,
-    again_seq: u64,
-    /// Above it lie those of before the listing started over. What they wrote is listed anew, and so fetched anew.
-    again_forgotten: u64,
-    /// Partitions of objects tried again that are not committed.
-    again: HashSet<u64>,
+    retries: RetryFeeder,
     committed: Credited,
     ending: Ending,
-    /// When it was looked at last which deferred object is due next.
-    looked_at_due: Option<Instant>,
-    /// The source waits to be told that all failures of earlier sessions were selected.
-    in_turn: bool,
     /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
     lists: bool,
 }
@@ -86,7 +73,7 @@ pub(crate) struct Committer {
 impl Committer {
     pub fn new(shared: Arc<Shared>, keeper: Arc<Keeper>, mark: u64, lists: bool) -> Committer {
         Committer {
-            in_turn: shared.source.properties().in_turn,
+            retries: RetryFeeder::new(shared.clone(), keeper.clone()),
             shared,
             keeper,
             pending: Vec::new(),
@@ -97,12 +84,8 @@ impl Committer {
             flushed: Instant::now(),
             withdrawn: Vec::new(),
             mark,
-            again_seq: u64::MAX,
-            again_forgotten: u64::MAX,
-            again: HashSet::new(),
             committed: Credited::default(),
             ending: Ending::Sound,
-            looked_at_due: None,
             lists,
         }
     }
@@ -143,8 +126,7 @@ impl Committer {
                 self.flush(reason)?;
             }
             self.withdraw(false)?;
-            self.hand_out_due()?;
-            self.tell_next_due()?;
+            self.retries.feed()?;
             if !self.pending.is_empty() {
                 self.shared.queue.gather(GATHER);
             }
@@ -195,7 +177,7 @@ impl Committer {
                 let deferred = self.keeper.journal().deferred();
                 self.keeper.write(|journal| journal.reset_listing())?;
                 self.shared.counters.listed.fetch_sub(deferred, Relaxed); // listed anew
-                self.again_forgotten = self.again_seq;
+                self.retries.forget();
                 // What was there before may be found again by the new listing, and count.
                 self.withdrawn.iter_mut().for_each(|(_, file)| *file = file.take().filter(|file| !file.kept));
                 self.mark = MARK_ALL;
@@ -321,7 +303,7 @@ impl Committer {
         let partitions = through.len();
         let (mut objects, mut listed, mut bytes) = (0, 0, 0);
         for complete in through {
-            self.again.remove(&complete.seq);
+            self.retries.committed(complete.seq);
             objects += complete.objects;
             bytes += complete.bytes;
             commit.retried.extend(complete.retried);
@@ -356,7 +338,6 @@ impl Committer {
         self.shared.counters.committed.fetch_add(objects, Relaxed);
         let mut journal = self.keeper.journal();
         self.shared.counters.deferred.store(journal.deferred() + self.held_deferred, Relaxed);
-        self.looked_at_due = None;
         self.shared.queue.committed(partitions, objects, listed, bytes, window);
         let now = now_ms();
         if journal.wants_sample(now) {
@@ -375,7 +356,7 @@ impl Committer {
             group.retain(|gone| {
                 let is_committed = self.is_committed(gone.partition);
                 withdrawn.extend(is_committed.then(|| gone.withdrawn.clone()));
-                !is_committed && !self.is_forgotten(gone.partition)
+                !is_committed && !self.retries.is_forgotten(gone.partition)
             });
             match group.is_empty() || is_end && group.iter().all(|gone| gone.wrote.is_none()) {
                 true => objects.extend(file),
@@ -402,14 +383,8 @@ impl Committer {
     }
 
     fn is_committed(&self, partition: u64) -> bool {
-        !self.is_forgotten(partition)
-            && !self.again.contains(&partition)
-            && (partition > self.again_seq || self.shared.frontier().is_committed(partition))
-    }
-
-    /// Whether it is from before the listing started over: then it is listed anew, and does not count.
-    fn is_forgotten(&self, partition: u64) -> bool {
-        partition > self.again_forgotten
+        let of_listing = || self.shared.frontier().is_committed(partition);
+        !self.retries.is_forgotten(partition) && self.retries.is_committed(partition).unwrap_or_else(of_listing)
     }
 
     /// What the sink is to remove once nothing counts on it.
@@ -417,79 +392,9 @@ impl Committer {
         let kept = !matches!(gone.withdrawn.was, Settled::Written { kept: false, .. });
         // A file of an earlier pass is good, whatever this one found; and one that was kept before the listing started over
         // may be found again.
-        let is_earlier = kept && (self.shared.pass != Pass::First || self.is_forgotten(gone.partition));
+        let is_earlier = kept && (self.shared.pass != Pass::First || self.retries.is_forgotten(gone.partition));
         let fingerprint = gone.wrote.filter(|_| !is_earlier)?;
         let key = self.shared.sink.admit(&gone.withdrawn.failed.name).ok()?;
         Some(WithdrawnObject { key, fingerprint, kept })
-    }
-
-    /// Objects whose later try has come become partitions of their own.
-    fn hand_out_due(&mut self) -> Result<()> {
-        if self.keeper.journal().deferred() == 0 {
-            self.end_retries();
-            return Ok(());
-        }
-        if self.shared.hosts.are_all_gated() {
-            return Ok(());
-        }
-        while let Some(most) = self.shared.queue.takes_again() {
-            let mut due = self.keeper.journal().take_due(now_ms(), most)?;
-            if due.is_empty() {
-                self.end_retries();
-                break;
-            }
-            // What has the name of one that was a repetition is no leftover of it, but the first, which stays.
-            let is_repeated =
-                |due: &Due| [Kind::Repeated, Kind::NameConflict].iter().any(|kind| *due.kind == *kind.as_str());
-            if !self.shared.source.properties().in_turn {
-                due.sort_by_key(is_repeated);
-            }
-            for due in due.chunk_by(|one, other| is_repeated(one) == is_repeated(other)) {
-                let mode = if is_repeated(&due[0]) { Mode::First } else { Mode::Redo };
-                let mut by_host: BTreeMap<_, Vec<Due>> = BTreeMap::new();
-                for due in due {
-                    by_host.entry(self.shared.source.host_at(&due.locator)).or_default().push(due.clone());
-                }
-                for mut due in by_host.into_values() {
-                    while !due.is_empty() {
-                        let rest = due.split_off(due.len().min(AGAIN_MAX));
-                        self.hand_out(std::mem::replace(&mut due, rest), mode)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn end_retries(&mut self) {
-        if std::mem::take(&mut self.in_turn) {
-            self.shared.source.end_retries();
-        }
-    }
-
-    /// Notes for the display when the next deferred object is due.
-    fn tell_next_due(&mut self) -> Result<()> {
-        if self.looked_at_due.is_some_and(|looked| looked.elapsed() < DUE_LOOK) {
-            return Ok(());
-        }
-        self.looked_at_due = Some(Instant::now());
-        let next = self.keeper.journal().next_due()?;
-        self.shared.counters.next_due.store(next.unwrap_or_default(), Relaxed);
-        Ok(())
-    }
-
-    fn hand_out(&mut self, due: Vec<Due>, mode: Mode) -> Result<()> {
-        let locators: Vec<_> = due.iter().map(|due| due.locator.clone()).collect();
-        let mut partition = self.shared.source.select(&locators)?;
-        // Numbered from the far end: never in the way of the listing's own.
-        partition.seq = self.again_seq;
-        partition.key = Key::of(locators.iter().map(|locator| &**locator));
-        partition.after = Cursor::default();
-        partition.len = Some(locators.len() as u32);
-        self.again.insert(self.again_seq);
-        self.again_seq -= 1;
-        let host = locators.first().and_then(|locator| self.shared.source.host_at(locator));
-        self.shared.queue.push_again(InFlightPartition::new(partition, mode, Origin::Retried(due), host));
-        Ok(())
     }
 }

@@ -32,6 +32,7 @@ mod progress;
 mod queue;
 mod rate;
 mod ready;
+mod retry_feeder;
 mod run;
 mod shared;
 mod threads;
