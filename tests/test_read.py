@@ -137,6 +137,18 @@ def test_the_bytes_are_a_view_and_nothing_is_copied(tmp_path: Path) -> None:
         io.BytesIO(b"x").readinto(next(package.read(tmp_path / "a")))
 
 
+def test_an_object_is_read_as_json_and_what_is_not_json_raises(tmp_path: Path) -> None:
+    texts = {"a": b'{"x": [1, null]}', "b": '"\N{SNOWMAN}"'.encode("utf-16"), "c": b"{", "d": b""}
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text)
+    objects = {obj.name: obj for obj in package.read(tmp_path)}
+    assert objects["a"].json() == {"x": [1, None]}
+    assert objects["b"].json() == "\N{SNOWMAN}"
+    for name in "cd":
+        with pytest.raises(ValueError, match="line 1 column"):
+            objects[name].json()
+
+
 def test_a_name_that_is_not_text_has_surrogates_and_is_safe_to_show(tmp_path: Path) -> None:
     raw = b"caf\xe9-\x1b[31m"
     (tmp_path / os.fsdecode(raw)).write_bytes(b"x")

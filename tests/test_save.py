@@ -36,6 +36,15 @@ def test_every_item_becomes_a_file_with_its_bytes(tmp_path: Path) -> None:
     assert package.status(tmp_path / "out").runs[-1].total.written == 2500
 
 
+def test_a_dict_is_saved_by_its_names(tmp_path: Path) -> None:
+    data = {f"{n}.json": {"n": n} for n in range(300)}
+    report = package.save(data, tmp_path / "out", source_id="dict")
+    assert report.written == 300
+    read = {obj.name: obj.json() for obj in package.read(tmp_path / "out")}
+    assert read == data
+    assert package.save(data, tmp_path / "out", source_id="dict").resumed_from == 300
+
+
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 9 << 20])
 def test_data_of_every_size_arrives(tmp_path: Path, size: int) -> None:
     data = random.Random(size).randbytes(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import dataclasses
 import datetime as dt
 import io
 import json
@@ -66,10 +67,12 @@ def test_nan_and_infinity_are_null_in_json_of_values_and_of_tables(tmp_path: Pat
     [
         ({1: "a", "1": "b"}, "the key 1 is a int"),
         ({"a": [{None: 1}]}, "the key None"),
-        ({"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}, "datetime"),
+        ({"for": dt.timedelta(1)}, "timedelta"),
         ({"raw": b"bytes"}, "bytes"),
         ({"set": {1}}, "set"),
-        ({"n": numpy.int64(1)}, "int64"),
+        ({"at": numpy.datetime64(1, "ns")}, "datetime64"),
+        ({"z": numpy.complex64(1)}, "complex64"),
+        ({"grid": GRID}, "ndarray"),
         (["half \ud800"], "surrogate"),
         ({"table": TABLE}, "Table"),
     ],
@@ -78,6 +81,30 @@ def test_nan_and_infinity_are_null_in_json_of_values_and_of_tables(tmp_path: Pat
 def test_what_json_cannot_say_is_a_failure(tmp_path: Path, value: Any, says: str) -> None:
     assert says in refused(tmp_path, "a.json", value)
     assert says in refused(tmp_path, "a.jsonl", [{"x": value}])
+
+
+@dataclasses.dataclass
+class Point:
+    """A row of a program."""
+
+    x: float
+    more: Any = None
+
+
+def test_scalars_of_numpy_dates_and_dataclasses_are_written_as_json(tmp_path: Path) -> None:
+    when = dt.datetime(2026, 1, 1, 12, 30, tzinfo=dt.UTC)
+    scalars = [numpy.int64(2**62), numpy.uint8(1), numpy.float32(1.5), numpy.float16("nan"), numpy.bool_(True)]
+    value = Point(1.5, {"at": [when, when.date(), when.time()], "n": scalars, "in": Point(numpy.float64(2))})
+    expected = {
+        "x": 1.5,
+        "more": {
+            "at": ["2026-01-01T12:30:00+00:00", "2026-01-01", "12:30:00"],
+            "n": [2**62, 1, 1.5, None, True],
+            "in": {"x": 2.0, "more": None},
+        },
+    }
+    assert json.loads(saved_bytes(tmp_path, "a.json", value)) == expected
+    assert json.loads(saved_bytes(tmp_path, "a.jsonl", [value, {}]).splitlines()[0]) == expected
 
 
 def test_a_list_that_holds_itself_is_a_failure(tmp_path: Path) -> None:
@@ -135,7 +162,7 @@ def test_bytes_and_text_are_as_they_are_under_every_ending(tmp_path: Path, endin
 @pytest.mark.parametrize(
     ("ending", "takes", "not_taken"),
     [
-        ("json", "a dict or a list", [GRID, TABLE, None, 5, {1, 2}, array.array("d", [1.0])]),
+        ("json", "a dict, a list or a dataclass", [GRID, TABLE, None, 5, {1, 2}, array.array("d", [1.0])]),
         ("jsonl", "a table or a list of dicts", [{"a": 1}, None, memoryview(GRID)]),
         ("csv", "a table or an array of up to two dimensions", [{"a": 1}, [1, 2], None, array.array("i", [1])]),
         ("parquet", "a table", [ROWS, None, memoryview(GRID)]),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shoal as package
-from shoal import _report, _source_types
+from shoal import _report, _source_types, _spooled
 from shoal._value import Value
 
 if TYPE_CHECKING:
@@ -67,6 +68,21 @@ def test_results_survive_pickling_and_are_equal_by_value(results: list[Value]) -
     assert len(set(results)) == len(results)
 
 
+def test_a_list_of_urls_survives_pickling_up_to_64_mib(monkeypatch: pytest.MonkeyPatch) -> None:
+    items: list[str | tuple[str, str]] = ["http://h/a", ("named é", "http://h/b"), ("\udcff", "http://h/c")]
+    urls = package.urls(items)
+    other = pickle.loads(pickle.dumps(urls))
+    assert (other, hash(other)) == (urls, hash(urls))
+    assert urls != package.urls(items[:2])
+    assert [item.name for item in package.list_objects(pickle.loads(pickle.dumps(package.urls(items[:2]))))] == [
+        "a",
+        "named é",
+    ]
+    monkeypatch.setattr(_spooled, "PICKLED_MAX", 30)
+    with pytest.raises(TypeError, match=r"cannot be pickled, at most 30 bytes can: write it to a file"):
+        pickle.dumps(urls)
+
+
 def test_values_of_two_kinds_are_never_equal() -> None:
     class Other(_report.Counts):
         """The same fields."""
@@ -90,6 +106,20 @@ def test_a_report_shows_what_matters_first_and_shortly(results: list[Value]) -> 
     assert repr(report).startswith("Report(ok=True, written=3, failed=0, skipped=0, unfinished=0, bytes=3, seconds=")
     assert len(repr(report)) < 120
     assert repr(_report.Counts(**COUNTS)) == "Counts(listed=3, written=2, skipped=0, failed=1, unfinished=0, bytes=20)"
+
+
+def test_a_report_is_a_dict_as_json_has_it(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_text("a")
+    for finished in (False, True):
+        report = package.copy(tmp_path / "tree", tmp_path / "out", workers=2)
+        found = json.loads(json.dumps(report.to_dict()))
+        assert list(found) == ["ok", *report._fields]
+        assert found["run"] == {name: getattr(report.run, name) for name in COUNTS}
+        assert (found["failures"], found["notes"]) == ([], list(report.notes))
+        assert [step["workers"] for step in found["concurrency"]] == [step.workers for step in report.concurrency]
+        assert found["completed_before"] == (report.completed_before.isoformat() if report.completed_before else None)
+        assert bool(found["completed_before"]) is finished
 
 
 def test_no_text_form_of_a_service_has_a_secret() -> None:

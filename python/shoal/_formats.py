@@ -5,6 +5,8 @@ The binding (`ending.rs`) calls them on the thread that iterates. Not here: tabl
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import io
 import json
 import math
@@ -13,12 +15,14 @@ from typing import Any
 
 from shoal import _shoal
 
+NUMBERS = ("b", "i", "u", "f")  # kinds of NumPy's types that JSON has
+
 
 def json_file(value: object) -> bytes:
-    """Returns a value as JSON in UTF-8, with NaN and infinities as `null`.
+    """Returns a value as JSON in UTF-8: NaN and infinities as `null`, dates as ISO 8601, dataclasses as dicts.
 
     Raises:
-        TypeError: It contains something that JSON cannot hold, such as a date or a key that is not a str.
+        TypeError: It contains something that JSON cannot hold, such as bytes or a key that is not a str.
         ValueError: It contains itself, or text that cannot be encoded as UTF-8.
         RecursionError: It is nested too deeply.
     """
@@ -29,13 +33,17 @@ def json_lines(rows: list[Any] | tuple[Any, ...], final_newline: bool) -> bytes:
     """Returns a list of dicts as JSON lines.
 
     Raises:
-        TypeError: A row is not a dict. All errors of `json_file` apply too.
+        TypeError: A row is neither a dict nor a dataclass. All errors of `json_file` apply too.
     """
     for at, row in enumerate(rows):
-        if not isinstance(row, dict):
+        if not isinstance(row, dict) and not _is_dataclass(row):
             raise TypeError(f"row {at} (counted from 0) is a {type(row).__name__}, not a dict")
     lines = b"\n".join(json_file(row) for row in rows)
     return lines + b"\n" if rows and final_newline else lines
+
+
+def _is_dataclass(value: object) -> bool:
+    return hasattr(type(value), "__dataclass_fields__")
 
 
 def _plain(value: Any) -> Any:
@@ -49,6 +57,13 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if _is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    # A scalar of NumPy; `item` of its dates would be a number or a date, as their unit is.
+    if getattr(getattr(value, "dtype", None), "kind", "") in NUMBERS and getattr(value, "shape", None) == ():
+        return _plain(value.item())
     return value
 
 

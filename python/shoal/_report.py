@@ -5,7 +5,7 @@ The binding creates them. Not here: how the command line shows them (`cli/_displ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shoal._value import Value
 
@@ -155,6 +155,27 @@ class Report(Value):
     def ok(self) -> bool:
         """True if the job is complete, and everything listed over all runs is written or was skipped on purpose."""
         return (self.complete or self.dry_run) and not self.total.failed and not self.total.unfinished
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all fields as JSON has them, `ok` first: times as ISO 8601, seconds to the microsecond.
+
+        Example:
+            >>> import json
+            >>> report = shoal.save({"a.txt": "hello"}, "saved/")
+            >>> json.loads(json.dumps(report.to_dict()))["written"]
+            1
+        """
+        return {"ok": self.ok, **_plain(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Value):
+        return {name: _plain(getattr(value, name)) for name in value._fields}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 6)
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 class NodeProgress(Value):

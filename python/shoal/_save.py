@@ -6,7 +6,7 @@ Not here: the types of data and their encoding (the binding's `data.rs`).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shoal import _shoal
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @points_to_options(*DESTINATIONS)
 def save(
-    items: Iterable[tuple[str | bytes | os.PathLike[str], object]],
+    items: Iterable[tuple[str | bytes | os.PathLike[str], object]] | Mapping[str, object],
     destination: Destination,
     *,
     source_id: str | None = None,
@@ -69,8 +69,9 @@ def save(
 
     - `.csv`: a table, or an array of up to two dimensions
     - `.parquet` (Snappy), `.arrow` or `.feather` (both the Arrow IPC file format): a table
-    - `.jsonl` or `.ndjson`: a table, or a list of dicts
-    - `.json`: a dict or a list of what JSON has: dicts with text as keys, lists, text, numbers, `True`, `False`, `None`
+    - `.jsonl` or `.ndjson`: a table, or a list of dicts or dataclasses
+    - `.json`: a dict, a list or a dataclass, of what JSON has: dicts with text as keys, lists, text, numbers (also
+      NumPy's), `True`, `False`, `None`; dates and times become text (ISO 8601)
     - `.npy`: an array
     - `.npz`: an array, or a dict of arrays by name; uncompressed
     - any other, or none: an array or buffer is saved as its bytes in C order, and a table is a failure
@@ -91,7 +92,8 @@ def save(
     A note on the exception says how many objects were saved, and `.report` has the report.
 
     Args:
-        items: An iterable of pairs. A generator is never asked for more items than there is room for.
+        items: An iterable of pairs, or a dict of data by name. A generator is never asked for more items than there is
+            room for.
         destination: A directory, created if it does not exist; `"parquet:DIR"` to pack the objects as rows of Parquet
             files in DIR (`docs/parquet.md`); or `"null:"` to count the bytes and discard them.
         source_id: A name for the items, which promises the same order and the same data each time. A later call with
@@ -149,5 +151,7 @@ def save(
     options, target = given(locals()), destination_form(destination)
     if source_id is not None and (type(source_id) is not str or not source_id.isprintable() or not source_id):
         raise ConfigError(f"`source_id` must be printable text, got {source_id!r}")
+    if isinstance(items, Mapping):
+        items = items.items()
     with Watch(progress, lambda: f"saving to {target[0]}") as watch:
         return watch.ended(_shoal.save(items, target, options, source_id, watch.progress))

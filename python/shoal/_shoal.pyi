@@ -166,7 +166,7 @@ class Object:
         """The position of this chunk in its object, with `chunk_size`; else 0."""
 
     def bytes(self) -> builtins.bytes:
-        """Returns a copy of the bytes, for functions that need one: `json.loads(obj.bytes())`."""
+        """Returns a copy of the bytes, for functions that need one: `hashlib.sha256(obj.bytes())`."""
 
     def text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Returns the bytes as text.
@@ -182,6 +182,18 @@ class Object:
             >>> with shoal.serve(synthetic="1:17") as service:
             ...     next(shoal.read(service.url)).text()[:16]
             'object-00000000'
+        """
+
+    def json(self) -> Any:
+        """Returns the value that the bytes are as JSON: a dict, a list, text, a number, a bool or None.
+
+        Raises:
+            ValueError: The bytes are not JSON in UTF-8, UTF-16 or UTF-32, or only a piece of it (`chunk_size`).
+
+        Example:
+            >>> report = shoal.save({"a.json": {"label": 7}}, "labels/")
+            >>> [obj.json()["label"] for obj in shoal.read("labels/")]
+            [7]
         """
 
     def __len__(self) -> int:

@@ -5,11 +5,14 @@ Not here: lists in files (the engine reads them).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from shoal._errors import ConfigError
 
 UrlItem = str | tuple[str, str]
+
+PICKLED_MAX = 64 << 20  # bytes: a pickle is held in memory, and sent to each process
 
 
 class Spooled:
@@ -35,6 +38,28 @@ class Spooled:
         self._file.flush()
         self.identity = f"items#{digest.hexdigest()[:32]}"
         self.path = f"/proc/self/fd/{self._file.fileno()}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles the URLs, for another process.
+
+        Raises:
+            TypeError: They are too many.
+        """
+        if (size := os.fstat(self._file.fileno()).st_size) > PICKLED_MAX:
+            raise TypeError(
+                f"a list of URLs of {size:,} bytes cannot be pickled, at most {PICKLED_MAX:,} bytes can: write it to a "
+                "file, and pass its path to `shoal.urls`"
+            )
+        text = os.pread(self._file.fileno(), size, 0).decode("utf-8", "surrogateescape")
+        return Spooled, ([tuple(line.split("\t")) for line in text.split("\n")[:-1]],)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same URLs in the same order."""
+        return self.identity == other.identity if isinstance(other, Spooled) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Returns a hash of the URLs."""
+        return hash(self.identity)
 
     def __del__(self) -> None:
         """Closes the file, which removes it."""

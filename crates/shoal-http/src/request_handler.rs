@@ -33,7 +33,7 @@ pub trait RequestHandler {
     /// Decides what to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
     /// The error that an answer means, by its body: at most [`ERROR_BODY_MAX`](crate::ERROR_BODY_MAX) bytes, and fewer if it
-    /// broke off. Asked after [`Plan::Explain`].
+    /// ended early. Asked after [`Plan::Explain`].
     fn explain(&self, _job: &Self::Job, head: &Head, _body: &[u8]) -> Error {
         Error::new(Kind::BadAnswer, format!("the answer has status {}", head.status))
     }

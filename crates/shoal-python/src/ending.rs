@@ -43,7 +43,7 @@ impl Ending {
             Ending::Format(Format::Parquet | Format::Arrow) => "a table",
             Ending::Format(Format::JsonLines) => "a table or a list of dicts",
             Ending::Format(Format::Npy) => "an array",
-            Ending::Json => "a dict or a list",
+            Ending::Json => "a dict, a list or a dataclass",
             Ending::Npz => "an array or a dict of arrays",
         }
     }
@@ -57,8 +57,9 @@ impl Ending {
         let formats = || object.py().import("shoal._formats");
         let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
         let is_dict = object.is_instance_of::<PyDict>();
+        let is_dataclass = || object.get_type().hasattr("__dataclass_fields__");
         let written = match self {
-            Ending::Json if is_dict || is_list => formats()?.call_method1("json_file", (object,)),
+            Ending::Json if is_dict || is_list || is_dataclass()? => formats()?.call_method1("json_file", (object,)),
             Ending::Format(Format::JsonLines) if is_list => {
                 formats()?.call_method1("json_lines", (object, options.final_newline))
             }

@@ -108,6 +108,11 @@ impl Object {
         self.copied(py).call_method1("decode", (encoding, errors))
     }
 
+    /// Its bytes as JSON.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("json")?.call_method1("loads", (self.copied(py),))
+    }
+
     fn __repr__(&self) -> String {
         let name = shoal_engine::display::escape(self.raw_name());
         format!("Object(name=\"{name}\", size={})", self.bytes().len())

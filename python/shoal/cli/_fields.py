@@ -9,13 +9,13 @@ from shoal.cli._flags import in_flags
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shoal._report import Counts, Failure, Report, Step
+    from shoal._report import Counts, Failure, Report
 
 FAILURES_IN_JSON = 20  # at most so many in the report; the journal has all
 COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
 
 
-def count_fields(counts: Counts | Report) -> dict[str, int | None]:
+def count_fields(counts: Counts) -> dict[str, int | None]:
     """Returns counts for JSON."""
     return {name: getattr(counts, name) for name in COUNT_NAMES}
 
@@ -34,42 +34,9 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
     ]
 
 
-def step_fields(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    """Returns the path of the workers for JSON."""
-    return [
-        {
-            "seconds": round(one.seconds, 3),
-            "workers": one.workers,
-            "objects_per_second": round(one.objects_per_second, 3),
-            "bytes_per_second": round(one.bytes_per_second, 3),
-        }
-        for one in steps
-    ]
-
-
 def report_fields(report: Report) -> dict[str, Any]:
     """Returns a report for JSON."""
-    return {
-        "ok": report.ok,
-        **count_fields(report),
-        "run": count_fields(report.run),
-        "total": count_fields(report.total),
-        "seconds": round(report.seconds, 6),
-        "retries": report.retries,
-        "unverified": report.unverified,
-        "wasted": report.wasted,
-        "duplicates": report.duplicates,
-        "unchanged": report.unchanged,
-        "dry_run": report.dry_run,
-        "complete": report.complete,
-        "completed_before": report.completed_before and report.completed_before.isoformat(),
-        "resumed_from": report.resumed_from,
-        "workers": report.workers,
-        "workers_reason": report.workers_reason,
-        "concurrency": step_fields(report.concurrency),
-        "durability": report.durability,
-        "publish": report.publish,
-        "paused": round(report.paused, 3),
+    return report.to_dict() | {
         "failures": failure_fields(report.failures[:FAILURES_IN_JSON]),
         "notes": [in_flags(note) for note in report.notes],
     }
