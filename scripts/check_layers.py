@@ -43,7 +43,7 @@ RUST: dict[str, tuple[set[str], str]] = {
     ),
     "serve": (
         {"fs"},
-        "serve is a program of its own that shares only names, errors and files",
+        "serve is a program of its own that shares only files, and the words of shoal-core",
     ),
     "testing": (
         BASE
@@ -165,7 +165,7 @@ class Crate:
     def used(self, path: Path) -> Iterator[tuple[int, Route]]:
         """Yields the place and full path of everything in this crate that a file names."""
         text = self.files[path]
-        for found in re.finditer(r"(?<![\w:])(?:crate|shoal_engine|shoal_http|super|self)::", text):
+        for found in re.finditer(r"(?<![\w:])(?:crate|shoal_engine|super|self)::|(?<!\w)shoal_http\b", text):
             for target, _ in use_tree(text, found.start()):
                 full, seen = self.absolute(path, target), set[Route]()
                 while full not in seen:
@@ -199,21 +199,25 @@ def one_place_faults(module: Route, text: str) -> Iterator[tuple[int, str]]:
             yield found.start(), f"`{found[0]}` may not stand here: {PRINTING[1]}"
 
 
+def file_faults(root: Path, path: Path, module: Route, text: str) -> Iterator[str]:
+    """Yields what is wrong in a file whatever it uses."""
+    where = path.relative_to(root).as_posix()
+    if not path.read_text().startswith("//!"):
+        yield f"{where}:1: does not begin with a module doc (//!): what is here, and what is not"
+    for at, fault in one_place_faults(module, text):
+        yield f"{where}:{line_at(text, at)}: {fault}"
+
+
 def rust_faults(root: Path) -> Iterator[str]:
     """Yields what is wrong in the engine crate, and in those below it."""
     for path in sorted(path for name in ("core", "http") for path in (root / f"crates/shoal-{name}/src").rglob("*.rs")):
-        where = path.relative_to(root).as_posix()
-        for at, fault in one_place_faults((path.stem,), text := shipped_code(path.read_text())):
-            yield f"{where}:{line_at(text, at)}: {fault}"
+        yield from file_faults(root, path, (), shipped_code(path.read_text()))
     crate = Crate(root / "crates/shoal-engine/src")
     tops = {route[0] for route in crate.modules if route} | {"http"}
     for path, text in crate.files.items():
         where = path.relative_to(root).as_posix()
-        if not path.read_text().startswith("//!"):
-            yield f"{where}:1: does not begin with a module doc (//!): what is here, and what is not"
         module = crate.routes[path][:1]
-        for at, fault in one_place_faults(module, text):
-            yield f"{where}:{line_at(text, at)}: {fault}"
+        yield from file_faults(root, path, module, text)
         if not module:
             continue  # lib.rs maps the crate and re-exports from all of it
         if module[0] not in RUST:

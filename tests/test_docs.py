@@ -221,7 +221,7 @@ def test_the_examples_of_the_document_on_records_run_one_after_the_other(tmp_pat
 
 ROOT = Path(__file__).parent.parent
 # What a path in a document may begin at.
-PLACES = ("crates/shoal-engine", "crates/shoal-engine/src", "python/shoal", "bench/python/shoal_bench")
+PLACES = ("crates", "crates/shoal-engine", "crates/shoal-engine/src", "python/shoal", "bench/python/shoal_bench")
 BASES = (ROOT, *(ROOT / place for place in PLACES))
 TOPS = ("bench", "crates", "python", "tests", "scripts")
 

@@ -12,7 +12,7 @@ const SHOWN_MAX: usize = 200;
 /// everything else stands as it is. Long input is cut at 200 characters.
 ///
 /// ```
-/// assert_eq!(shoal_engine::display::escape(b"x\x1b[31m"), "x\\x1b[31m");
+/// assert_eq!(shoal_core::display::escape(b"x\x1b[31m"), "x\\x1b[31m");
 /// ```
 pub fn escape(raw: &[u8]) -> String {
     let mut text = String::with_capacity(raw.len().min(4 * SHOWN_MAX));
@@ -37,7 +37,7 @@ pub fn escape(raw: &[u8]) -> String {
 /// A number as people write it: `20,000`.
 ///
 /// ```
-/// assert_eq!(shoal_engine::display::count(1_020_304), "1,020,304");
+/// assert_eq!(shoal_core::display::count(1_020_304), "1,020,304");
 /// ```
 pub fn count(number: u64) -> String {
     match number {

@@ -42,7 +42,7 @@ impl Name {
     /// Validates `raw`; never changes it.
     ///
     /// ```
-    /// use shoal_engine::Name;
+    /// use shoal_core::Name;
     /// assert_eq!(Name::parse(b"photos/1.jpg").unwrap().as_bytes(), b"photos/1.jpg");
     /// assert!(Name::parse(b"../etc/passwd").is_err());
     /// ```

@@ -5,17 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shoal_core::display::escape;
 use shoal_core::{Error, Kind, Result};
 use shoal_http::{
-    Address, Client, Head, IdleConnection, IdleConnections, Method, Request, Sign, Unsigned, Wants, request_fields,
-    send,
+    Address, Client, Head, IdleConnections, Method, Request, Sign, Unsigned, Wants, request_fields, send,
 };
 
 /// The largest file, in bytes.
 const BODY_MAX: usize = 1 << 30;
 
 /// A signer: a real one hashes what it sees with a secret key.
-#[derive(Debug)]
 struct Dated;
 
 impl Sign for Dated {
@@ -56,12 +55,12 @@ async fn exchange(
 ) -> Result<(Head, Vec<u8>)> {
     let (mut open, mut head) = send(client, connections, || Duration::ZERO, request, || ()).await?;
     if head.status / 100 != 2 {
-        let (body, _) = open.error_body(&mut head).await;
-        let why = format!("the answer has status {}: {}", head.status, String::from_utf8_lossy(&body).trim());
+        let body = open.error_body(&mut head).await;
+        let why = format!("the answer has status {}: {}", head.status, escape(&body));
         return Err(Error::new(Kind::BadAnswer, why));
     }
     let body = open.body(&mut head, BODY_MAX).await?;
     let body = body.ok_or_else(|| Error::new(Kind::TooLarge, format!("the answer is larger than {BODY_MAX} bytes")))?;
-    connections.put(Some(IdleConnection { open, closes: head.close }));
+    connections.keep(open, &head);
     Ok((head, body))
 }

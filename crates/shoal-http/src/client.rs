@@ -23,7 +23,7 @@ pub struct Client {
     pub fields: Secret,
     /// Signs each request.
     pub signer: Option<Arc<dyn Sign>>,
-    /// Longest wait for the next byte and for a whole head, and the window over which the least rate is measured.
+    /// Longest wait until the system accepts more of a request, for the next byte and for a whole head, and the window over which the least rate is measured.
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,

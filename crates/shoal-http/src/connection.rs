@@ -52,6 +52,8 @@ pub struct Connection<C, W = ()> {
     sent: usize,
     /// What is left to send after them of a large body.
     body: Bytes,
+    /// Something was not sent to its end.
+    cut_short: bool,
     /// How long the head of the first answer took.
     first_answer_time: Option<Duration>,
     /// The ids of requests, if they carry any.
@@ -88,6 +90,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             request: Vec::with_capacity(512),
             sent: 0,
             body: Bytes::new(),
+            cut_short: false,
             first_answer_time: None,
             ids,
             requests: 0,
@@ -102,10 +105,9 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         })
     }
 
-    /// Sends a request, and reads the head of its answer. If that comes before all was sent, the rest is not sent, and the
-    /// connection cannot be reused.
-    pub(crate) async fn send(&mut self, client: &Client, request: &Request<'_>) -> Result<Head> {
-        let number = self.queue(client, request)?;
+    /// Sends the request of this number, which was queued, and reads the head of its answer. If that comes before all was sent,
+    /// the rest is not sent, and the connection cannot be reused.
+    pub(crate) async fn send(&mut self, number: u64) -> Result<Head> {
         let began = (number == 0 && self.ids.is_some()).then(Instant::now);
         self.received = 0;
         match self.body.is_empty() {
@@ -134,8 +136,8 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
                     if head.status / 100 != 1 {
                         if !self.unsent().is_empty() {
                             self.send_no_more();
-                            head.close = true;
                         }
+                        head.close |= self.cut_short;
                         self.deadlines.head_done();
                         self.first_answer_time = began.map(|began| began.elapsed()).or(self.first_answer_time);
                         // A wrong id (replayed by a cache, say) does not matter if this is the only unanswered request.
@@ -163,7 +165,8 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             self.request.clear();
             self.sent = 0;
         }
-        self.body = message::write(client, id, request, &mut self.request)?;
+        let signer = client.signer.as_deref();
+        self.body = message::write(client.fields.reveal(), signer, id, request, &mut self.request)?;
         self.requests += 1;
         Ok(number)
     }
@@ -317,21 +320,17 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         Ok(fits.then_some(decoded))
     }
 
-    /// What an answer says that is an error: its body, at most [`ERROR_BODY_MAX`] bytes of it, and what has come of one that
-    /// breaks. And whether the connection can be reused.
-    pub async fn error_body(&mut self, head: &mut Head) -> (Vec<u8>, bool) {
+    /// What an answer says that is an error: its body as it was sent, at most [`ERROR_BODY_MAX`] bytes of it, and what has come
+    /// of one that breaks.
+    pub async fn error_body(&mut self, head: &mut Head) -> Vec<u8> {
         let mut body = Vec::new();
-        loop {
-            match self.piece(&mut head.framing).await {
-                Ok(Some(piece)) => body.extend_from_slice(&self.buffer[piece]),
-                Ok(None) => return (body, !matches!(head.framing, Framing::Close)),
-                Err(_) => return (body, false),
-            }
-            if body.len() > ERROR_BODY_MAX {
-                body.truncate(ERROR_BODY_MAX);
-                return (body, false);
-            }
+        while body.len() <= ERROR_BODY_MAX
+            && let Ok(Some(piece)) = self.piece(&mut head.framing).await
+        {
+            body.extend_from_slice(&self.buffer[piece]);
         }
+        body.truncate(ERROR_BODY_MAX);
+        body
     }
 
     /// Reads an unneeded body, if it is small. Returns whether the connection can be reused.
@@ -457,13 +456,15 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             false => {
                 self.body.advance(bytes);
                 self.deadlines.sent(bytes, self.body.is_empty());
+                if self.body.is_empty() {
+                    self.body = Bytes::new(); // lets go of the memory
+                }
             }
         }
     }
 
     fn send_no_more(&mut self) {
-        self.sent = self.request.len();
-        self.body.clear();
+        (self.sent, self.body, self.cut_short) = (self.request.len(), Bytes::new(), true);
     }
 
     /// Sends what is queued and reads once, even if sending fails: a peer that has closed may have answered before.

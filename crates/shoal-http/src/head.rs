@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::body::Framing;
+use crate::body::{Chunks, Framing};
 use crate::redirect::{Location, RedirectRefused};
 use crate::request_id::{self, Echo};
 use crate::version::Version;
@@ -115,6 +115,11 @@ impl Head {
             Framing::Length(length) => Some(length),
             _ => None,
         }
+    }
+
+    /// Whether its body was read to the end.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.framing, Framing::Length(0) | Framing::Chunked(Chunks::End))
     }
 
     /// Whether this is a redirect that could be followed.

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::connection::Connection;
-use crate::head::Wants;
+use crate::head::{Head, Wants};
 use crate::stream::Trailing;
 use crate::unproven::{Doubt, Passed};
 use shoal_core::findings::Findings;
 
 /// A connection without unanswered requests.
-pub struct IdleConnection<C, W> {
-    /// It.
+pub(crate) struct IdleConnection<C, W> {
     pub open: Box<Connection<C, W>>,
     /// The service closes it: no more requests may be sent on it.
     pub closes: bool,
@@ -38,8 +37,13 @@ impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
         IdleConnections { service: None, other_host: None, closing: None, doubted: Vec::new(), findings, wants }
     }
 
+    /// Keeps a connection after an answer, if its body was read to the end and the service does not close it.
+    pub fn keep(&mut self, open: Box<Connection<C, W>>, head: &Head) {
+        self.put(head.is_read().then_some(IdleConnection { open, closes: head.close }));
+    }
+
     /// Keeps a connection, to be used again or to see what follows its last answer.
-    pub fn put(&mut self, idle: Option<IdleConnection<C, W>>) {
+    pub(crate) fn put(&mut self, idle: Option<IdleConnection<C, W>>) {
         let Some(idle) = idle else { return };
         let place = match (idle.closes, idle.open.other_host.is_some()) {
             (true, _) => &mut self.closing,
@@ -51,7 +55,7 @@ impl<C: Fn() -> Duration, W> IdleConnections<C, W> {
     }
 
     /// Takes the connection to the service.
-    pub fn take(&mut self) -> Option<IdleConnection<C, W>> {
+    pub(crate) fn take(&mut self) -> Option<IdleConnection<C, W>> {
         self.service.take()
     }
 

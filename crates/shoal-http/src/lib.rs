@@ -15,11 +15,11 @@
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
 //! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
 //! | `reader.rs`, `head.rs`, `version.rs`, `body.rs` | parse answers |
-//! | `message.rs` | writes requests, and lets them be signed |
-//! | `request_id.rs`, `redirect.rs`, `url.rs` | ids of requests, rules for redirects, addresses |
+//! | `redirect.rs`, `url.rs` | rules for redirects, addresses |
+//! | `message.rs`, `request_id.rs` | write requests and let them be signed; their ids |
 //!
 //! Limits on what a server can make us store or do: a head of 64 KiB and 100 fields, a chunk-size line of 1 KiB,
-//! trailers of 8 KiB, a discarded body of 64 KiB, a whole object of `WHOLE_MAX`, a decoded body of 100 times what was
+//! trailers of 8 KiB, a discarded body and one of an error of 64 KiB, a whole object of `WHOLE_MAX`, a decoded body of 100 times what was
 //! received (from 64 MiB). Everything else is streamed.
 
 #![warn(missing_docs)]
@@ -64,7 +64,7 @@ pub use client::{Client, Refuses, Targets, request_fields};
 pub use client_loop::{Ending, run_requests};
 pub use connection::{Connection, ERROR_BODY_MAX};
 pub use head::{CONDITION, Head, Wants};
-pub use idle_connections::{IdleConnection, IdleConnections};
+pub use idle_connections::IdleConnections;
 pub use message::{Method, Request, Sign, Unsigned};
 pub use pipeline_policy::{DEPTHS, Pipeline, PipelinePolicy};
 pub use redirect::AllowedHost;

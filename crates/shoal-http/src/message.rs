@@ -1,8 +1,9 @@
 //! What is sent: method, target, fields, signature, body. Not here: what comes back (`head.rs`, `body.rs`).
 
+use std::fmt;
+
 use bytes::Bytes;
 
-use crate::client::Client;
 use crate::request_id;
 use shoal_core::error::Result;
 
@@ -16,7 +17,7 @@ pub enum Method {
     Get,
     /// The body is put there.
     Put,
-    /// The body is passed to it. Such a request is sent once only: where the connection breaks, nothing tells if it was done.
+    /// The body is passed to it.
     Post,
     /// It is removed.
     Delete,
@@ -35,19 +36,20 @@ impl Method {
 }
 
 /// One request, besides what its client sends with each.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request<'a> {
     method: Method,
     target: &'a [u8],
     fields: &'a [u8],
     body: Bytes,
     is_signed: bool,
+    is_once: bool,
 }
 
 impl<'a> Request<'a> {
     /// A request without own fields and body. `target`: path and query, as they are sent.
     pub fn new(method: Method, target: &'a [u8]) -> Request<'a> {
-        Request { method, target, fields: b"", body: Bytes::new(), is_signed: true }
+        Request { method, target, fields: b"", body: Bytes::new(), is_signed: true, is_once: method == Method::Post }
     }
 
     /// With these header lines, each with its line break. They are not secret. They go along where a redirect leads, unless
@@ -63,6 +65,18 @@ impl<'a> Request<'a> {
     pub fn body(mut self, body: impl Into<Bytes>) -> Request<'a> {
         self.body = body.into();
         self
+    }
+
+    /// Sent at most once, as every POST is. Others are sent again, on a new connection, where the one that was kept breaks
+    /// before anything of an answer has come: then nothing tells whether it was done.
+    #[must_use]
+    pub fn once(mut self) -> Request<'a> {
+        self.is_once = true;
+        self
+    }
+
+    pub(crate) fn is_once(&self) -> bool {
+        self.is_once
     }
 
     /// It follows a redirect: a signature is not for there.
@@ -84,6 +98,13 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Target and fields may have what a pre-signed URL has: secrets.
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({}, {} bytes)", self.method.as_str(), self.body.len())
+    }
+}
+
 /// A request that is about to be sent, as its signer sees it.
 pub struct Unsigned<'a> {
     /// What is done.
@@ -100,7 +121,7 @@ pub struct Unsigned<'a> {
 
 /// Signs requests. It is called when a request is put on the wire, and again if it is sent again, so a signature is never
 /// older than that. What it adds follows no redirect, not even to the same host.
-pub trait Sign: std::fmt::Debug + Send + Sync {
+pub trait Sign: Send + Sync {
     /// Appends header lines, each with its line break.
     ///
     /// # Errors
@@ -108,16 +129,28 @@ pub trait Sign: std::fmt::Debug + Send + Sync {
     fn sign(&self, request: &Unsigned<'_>, out: &mut Vec<u8>) -> Result<()>;
 }
 
-/// Appends a request of this client, with its id, if any. Returns the body, unless it was appended too. After an error, `out`
-/// is as it was.
-pub(crate) fn write(client: &Client, id: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Result<Bytes> {
+impl fmt::Debug for dyn Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sign(***)")
+    }
+}
+
+/// Appends a request with the fields of its client and its id, if any. Returns the body, unless it was appended too. After an
+/// error, `out` is as it was.
+pub(crate) fn write(
+    client_fields: &str,
+    signer: Option<&dyn Sign>,
+    id: &[u8],
+    request: &Request<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Bytes> {
     let begin = out.len();
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(request.target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let fields = out.len();
-    out.extend_from_slice(client.fields.reveal().as_bytes());
+    out.extend_from_slice(client_fields.as_bytes());
     if !id.is_empty() {
         out.extend_from_slice(request_id::FIELD.as_bytes());
         out.extend_from_slice(b": ");
@@ -128,7 +161,7 @@ pub(crate) fn write(client: &Client, id: &[u8], request: &Request<'_>, out: &mut
     if !request.body.is_empty() || matches!(request.method, Method::Put | Method::Post) {
         out.extend_from_slice(format!("Content-Length: {}\r\n", request.body.len()).as_bytes());
     }
-    if let Some(signer) = client.signer.as_ref().filter(|_| request.is_signed) {
+    if let Some(signer) = signer.filter(|_| request.is_signed) {
         let (method, body) = (request.method, &request.body[..]);
         let unsigned = Unsigned { method, target: request.target, fields: &out[fields..], id, body };
         let mut signature = Vec::new();

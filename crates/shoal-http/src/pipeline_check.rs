@@ -40,7 +40,8 @@ async fn fetch_pipelined<E: RequestHandler>(
     let (depth, mut sent, mut first) = (client.pipelining.depth(objects.len()), 0, 0);
     for (at, object) in objects.iter().enumerate() {
         for ahead in &objects[sent..objects.len().min(at + depth)] {
-            let number = open.queue(client, &Request::new(Method::Get, &ahead.target))?;
+            let queued = open.queue(client, &Request::new(Method::Get, &ahead.target));
+            let number = queued.map_err(|error| error.prefix("could not be asked"))?;
             first = if sent == 0 { number } else { first };
             sent += 1;
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::body::Framing;
 use crate::check_objects::hash;
 use crate::client::Client;
-use crate::connection::Connection;
+use crate::connection::{Connection, ERROR_BODY_MAX};
 use crate::head::Head;
 use crate::idle_connections::IdleConnection;
 use crate::message::{Method, Request};
@@ -299,7 +299,8 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                 Plan::Unchanged => self.handler.unchanged(job),
                 Plan::Refuse(error) => self.handler.failed(job, error),
                 Plan::Explain => {
-                    let error = self.handler.explain(&job, &head, open.unread(body));
+                    let length = body.len().min(ERROR_BODY_MAX);
+                    let error = self.handler.explain(&job, &head, &open.unread(body)[..length]);
                     self.handler.failed(job, error);
                 }
             }

@@ -16,7 +16,7 @@ use shoal_core::error::Result;
 
 /// Sends a request and reads the head of its answer. Redirects of a GET are followed: the head is a redirect only if
 /// `redirect.rs` refuses it, or of another method. `redirected` is called when the service has answered with a redirect.
-/// The caller reads the body, and puts the connection back where [`Head::close`] permits that.
+/// The caller reads the body, and then passes the connection to [`IdleConnections::keep`].
 ///
 /// # Errors
 /// Those of signing, of connecting, of sending and of reading. A request that is dropped, or fails before all of it was sent, ends
@@ -120,8 +120,8 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
 /// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
 ///
 /// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
-/// an answer, the request is sent once more, on a new connection, unless that may do something twice (POST). That is not
-/// counted as an attempt.
+/// an answer, the request is sent once more, on a new connection, unless it is to be sent once. That is not counted as an
+/// attempt.
 async fn send_once<C: Fn() -> Duration, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
@@ -132,9 +132,16 @@ async fn send_once<C: Fn() -> Duration, W>(
     // A connection that was closed meanwhile, or that has received unexpected bytes, is not used any more.
     let mut doubtful = None;
     if let Some(IdleConnection { mut open, .. }) = connections.if_idle(idle) {
-        match open.send(client, request).await {
+        let number = match open.queue(client, request) {
+            Ok(number) => number,
+            Err(error) => {
+                connections.put(Some(IdleConnection { open, closes: false })); // nothing was sent
+                return Err(error);
+            }
+        };
+        match open.send(number).await {
             Ok(head) => return Ok((open, head)),
-            Err(_) if open.nothing_received() && request.method() != Method::Post => {}
+            Err(_) if open.nothing_received() && !request.is_once() => {}
             Err(error) if open.is_ahead => {
                 // One that had the id of its request is right: it was followed by an answer.
                 if open.unproven.is_by_order() {
@@ -142,20 +149,29 @@ async fn send_once<C: Fn() -> Duration, W>(
                 }
                 return Err(error);
             }
+            Err(error) if open.may_begin_answer() => return Err(error),
             // Either this is not an answer, or the one before was longer than announced: a new connection tells.
-            Err(_) if !open.may_begin_answer() => doubtful = Some(open),
-            Err(error) => return Err(error),
+            Err(_) if !request.is_once() => doubtful = Some(open),
+            Err(error) => {
+                connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));
+                return Err(error);
+            }
         }
     }
-    let answered =
-        match Connection::open(client, connections.wants.clone(), clock, &connections.findings).await.map(Box::new) {
-            Ok(mut fresh) => match fresh.send(client, request).await {
-                Ok(head) => Ok((fresh, head)),
-                Err(error) if !fresh.may_begin_answer() => return Err(error),
+    let answered = match Connection::open(client, connections.wants.clone(), clock, &connections.findings).await {
+        Ok(fresh) => {
+            let mut fresh = Box::new(fresh);
+            match fresh.queue(client, request) {
+                Ok(number) => match fresh.send(number).await {
+                    Ok(head) => Ok((fresh, head)),
+                    Err(error) if !fresh.may_begin_answer() => return Err(error),
+                    Err(error) => Err(error),
+                },
                 Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
+            }
+        }
+        Err(error) => Err(error),
+    };
     // Also if the new connection could not be made: then the object before remains suspect.
     if let Some(mut open) = doubtful {
         connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));

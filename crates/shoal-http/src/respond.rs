@@ -89,8 +89,8 @@ pub(crate) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
             (reusable, None)
         }
         Plan::Explain => {
-            let (body, whole) = open.error_body(&mut head).await;
-            let reusable = whole && open.may_go_on(more, handler);
+            let body = open.error_body(&mut head).await;
+            let reusable = head.is_read() && open.may_go_on(more, handler);
             check.skipped(client);
             let error = handler.explain(&job, &head, &body);
             handler.failed(job, error);

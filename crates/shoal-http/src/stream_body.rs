@@ -211,7 +211,7 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             Plan::Keep => {}
             Plan::Refuse(error) => return Err(error),
             Plan::Explain => {
-                let (body, _) = open.error_body(head).await;
+                let body = open.error_body(head).await;
                 return Err(self.handler.explain(self.job, head, &body));
             }
             Plan::Unchanged => {

@@ -203,9 +203,9 @@ pub trait Options: Default {
 /// After `with`, it has a struct of further options; fields after `and` are not options, since only programs set them.
 ///
 /// ```
-/// use shoal_engine::option::{Options, Value};
+/// use shoal_core::option::{Options, Value};
 ///
-/// shoal_engine::options! {
+/// shoal_core::options! {
 ///     /// How to bake.
 ///     pub struct Baking {
 ///         /// Number of loaves.
@@ -222,7 +222,7 @@ pub trait Options: Default {
 /// assert_eq!((baking.identity(), Baking::default().identity()), (" loaves=3".to_owned(), String::new()));
 /// let refused = baking.set("loaves", "loaves", &Value::Whole(11)).unwrap_err();
 /// assert_eq!(refused.line(), "`loaves` is too large: the maximum is 10");
-/// # Ok::<(), shoal_engine::Error>(())
+/// # Ok::<(), shoal_core::Error>(())
 /// ```
 #[macro_export]
 macro_rules! options {

@@ -4,7 +4,7 @@
 /// Returns a size in bytes, or `None` if the text is not a size above 0. One that does not fit is the largest that does.
 ///
 /// ```
-/// use shoal_engine::option::parse_size;
+/// use shoal_core::option::parse_size;
 ///
 /// assert_eq!(parse_size("64M"), Some(64 << 20));
 /// assert_eq!(parse_size("1.5 GB"), Some(1_500_000_000));

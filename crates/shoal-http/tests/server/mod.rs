@@ -40,12 +40,15 @@ pub enum Reading {
     Whole,
     /// The same, 1 MiB in 60 ms.
     Slowly,
+    /// Not at all, and nothing after the answer.
     Nothing,
 }
 
 /// What a test says to a request.
 pub enum Reply {
     Bytes(Vec<u8>),
+    /// The same, and the connection is closed.
+    Last(Vec<u8>),
     /// The connection is closed.
     Close,
     /// Nothing more is read or sent.
@@ -132,13 +135,15 @@ fn serve(
         all.lock().unwrap().push(seen.clone());
         match script(&seen) {
             Reply::Bytes(bytes) => write.write_all(&bytes)?,
+            Reply::Last(bytes) => return write.write_all(&bytes),
             Reply::Close => return Ok(()),
-            Reply::Silence => {
-                while !stopped.load(Relaxed) {
-                    std::thread::sleep(std::time::Duration::from_millis(5));
-                }
-                return Ok(());
+            Reply::Silence => {}
+        }
+        if reading == Reading::Nothing {
+            while !stopped.load(Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
             }
+            return Ok(());
         }
     }
     Ok(())

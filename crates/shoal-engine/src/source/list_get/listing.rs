@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Head, IdleConnection, IdleConnections, Method, Request, Wants, encode_name, send};
+use shoal_http::{Head, IdleConnections, Method, Request, Wants, encode_name, send};
 
 use super::cut::Cut;
 use super::loops::Loops;
@@ -170,7 +170,7 @@ impl Pages {
         });
         match body? {
             Some(json) => {
-                self.connections.put((!head.close).then_some(IdleConnection { open, closes: false }));
+                self.connections.keep(open, &head);
                 Ok((json, head.links_on))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
