@@ -32,6 +32,25 @@ def tree(shoal: Command) -> Path:
     return shoal.directory / "tree"
 
 
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("", "--help"),
+        ("help", "--help"),
+        ("help help", "--help"),
+        ("bench", "bench --help"),
+        ("help bench", "bench --help"),
+        ("help copy", "copy --help"),
+        ("-V", "--version"),
+        ("version", "--version"),
+    ],
+)
+def test_help_and_the_version_are_printed_however_they_are_asked_for(shoal: Command, line: str, other: str) -> None:
+    done, expected = (shoal.run(*one.split()) for one in (line, other))
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    assert done.stdout.startswith("Usage: shoal " if "help" in other else f"shoal {package.__version__}\n")
+
+
 def headings(text: str) -> list[str]:
     return [line[:-1] for line in text.splitlines() if line[:-1] in GROUPS]
 
@@ -214,9 +233,12 @@ def test_a_table_without_failures_has_its_first_line(shoal: Command, tree: Path)
         ("copy -r a b", "directories are always copied with their contents"),
         ("copy -a a b", "permissions and modification times"),
         ("copy a b --again", "--update"),
-        ("sync a b", "did you mean 'copy --update'?"),
-        ("cp a b", "did you mean 'copy'?"),
+        ("sync a b", "use shoal copy --update"),
+        ("cp a b", "use shoal copy"),
         ("cpoy a b", "did you mean 'copy'?"),
+        ("ls a", "shoal unzip --list ARCHIVE lists an archive"),
+        ("list a", "shoal.list_objects(SRC) lists any source"),
+        ("help cpoy", "did you mean 'copy'?"),
         ("generate rec.py:make 3 out", "rec:make"),
         ("generate ./jobs/rec.py:make 3 out", "jobs.rec:make"),
     ],
