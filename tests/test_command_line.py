@@ -18,7 +18,7 @@ import pytest
 
 import shoal as package
 from shoal.cli import COMMANDS, app
-from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
+from shoal.cli._groups import ARCHIVES, DESTINATION, ELSEWHERE, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -248,6 +248,59 @@ def test_what_newcomers_type_is_answered_with_what_to_type(shoal: Command, line:
     assert done.returncode == 2
     assert said in done.stderr
     assert not (shoal.directory / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "hint"),
+    [
+        ("copy", "-C", "run the same command again to resume"),
+        ("copy", "-P", "progress is shown, and the same command resumes"),
+        ("copy", "-a", "permissions and modification times are kept"),
+        ("copy", "-o", "pass the destination as the last argument"),
+        ("copy", "-t", "pass the destination as the last argument; modification times are kept"),
+        ("copy", "-u", "use --update"),
+        ("copy", "-x", "use --exclude"),
+        ("generate", "-P", "use --workers"),
+        ("generate", "-o", "pass the destination as the last argument"),
+        ("read", "-P", "use --workers"),
+        ("read", "-c", "`shoal verify` compares checksums"),
+        ("read", "-n", "shoal read writes nothing"),
+        ("read", "-o", "shoal read writes nothing"),
+        ("read", "-u", "shoal read --help lists the options"),
+        ("read", "-x", "use --exclude"),
+        ("unzip", "-C", "use -d DIR"),
+        ("unzip", "-P", "shoal cannot unpack encrypted entries"),
+        ("unzip", "-a", "entries are written byte for byte"),
+        ("unzip", "-o", "use --overwrite always"),
+        ("unzip", "-t", "use --test"),
+        ("unzip", "-u", "use --update"),
+        ("unzip", "-x", "archives are unpacked without a flag; to leave out entries, use --exclude"),
+        ("verify", "-o", "shoal verify --help lists the options"),
+    ],
+)
+def test_a_flag_of_another_program_is_explained_for_the_command(
+    shoal: Command, command: str, flag: str, hint: str
+) -> None:
+    done = shoal.run(command, flag, "a", "b")
+    error, said = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert error.startswith("error: no such option")
+    assert said.startswith(f"hint: {hint}")
+
+
+def test_every_hint_for_a_command_names_only_flags_that_it_has() -> None:
+    for name, hints in ELSEWHERE.items():
+        flags = {flag for one in options(name) for flag in one.opts}
+        assert flags.isdisjoint(hints), name
+        assert flags.issuperset(flag for hint in hints.values() for flag in re.findall(r"--[a-z-]+", hint)), name
+
+
+@pytest.mark.parametrize("line", ["unzip -j a.zip", "unzip -ja.zip", "copy -j a.zip out"])
+def test_workers_that_took_an_argument_are_named_when_it_is_missing(shoal: Command, line: str) -> None:
+    error, hint = shoal.run(*line.split()).stderr.splitlines()
+    assert error.startswith("error: missing argument")
+    assert hint.startswith("hint: -j is --workers, and took 'a.zip' as its number")
+    assert "lists the options" in shoal.run("copy", "-j", "2", "out").stderr
 
 
 def test_a_run_that_fails_says_so_on_two_lines(shoal: Command, tree: Path) -> None:
