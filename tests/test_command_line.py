@@ -19,6 +19,7 @@ import pytest
 import shoal as package
 from shoal.cli import COMMANDS, app
 from shoal.cli._groups import ARCHIVES, DESTINATION, ELSEWHERE, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
+from terminal import rest_of
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -190,12 +191,36 @@ def test_a_log_has_the_time_of_each_message(shoal: Command) -> None:
 
 @pytest.mark.usefixtures("tree")
 def test_a_terminal_needs_no_time(shoal: Command) -> None:
+    assert on_terminal(shoal, "copy", "tree", "null:", "--log-format", "text").startswith(b"wrote 5 objects")
+
+
+def on_terminal(shoal: Command, *line: str, **extra: str) -> bytes:
+    """What a command writes to a terminal on its standard error."""
     leader, terminal = pty.openpty()
-    process = shoal.start("copy", "tree", "null:", "--log-format", "text", "--progress", "none", stderr=terminal)
-    assert process.wait(timeout=60) == 0
+    shoal.environment = {"TERM": "xterm", **{k: v for k, v in shoal.environment.items() if k != "TERM"}, **extra}
+    shoal.start(*line, "--progress", "none", stderr=terminal).wait(timeout=60)
     os.close(terminal)
-    assert os.read(leader, 4096).startswith(b"wrote 5 objects")
-    os.close(leader)
+    return rest_of(leader).replace(b"\r\n", b"\n")
+
+
+def test_a_terminal_shows_errors_hints_and_notes_in_colour(shoal: Command, tree: Path) -> None:
+    red, cyan = b"\x1b[1;31merror:\x1b[0m no such option", b"\n\x1b[36mhint:\x1b[0m use --workers\n"
+    said = on_terminal(shoal, "copy", "tree", "out", "--threads", "4")
+    assert said.startswith(red)
+    assert said.endswith(cyan)
+    assert on_terminal(shoal, "copy", "missing", "out").startswith(b"\x1b[1;31merror:\x1b[0m ")
+    (tree / "link").symlink_to("1")
+    note = on_terminal(shoal, "copy", "tree", "null:", "--encoding", "cp437")
+    assert note.startswith(b"\x1b[33mnote:\x1b[0m --encoding means nothing")
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
+def test_without_colour_a_terminal_shows_what_a_pipe_gets(shoal: Command, extra: dict[str, str]) -> None:
+    line = ("copy", "tree", "out", "--threads", "4", *([] if extra else ["--json"]))
+    piped = shoal.run(*line).stderr
+    assert piped == "error: no such option: --threads\nhint: use --workers\n"
+    assert on_terminal(shoal, *line, **extra).decode() == piped
 
 
 def test_failures_are_printed_as_a_table_of_csv(shoal: Command, tree: Path) -> None:
