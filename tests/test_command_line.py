@@ -18,7 +18,8 @@ import pytest
 
 import shoal as package
 from shoal.cli import COMMANDS, app
-from shoal.cli._groups import ARCHIVES, DESTINATION, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
+from shoal.cli._groups import ARCHIVES, DESTINATION, ELSEWHERE, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
+from terminal import rest_of
 
 if TYPE_CHECKING:
     from conftest import Command, Service
@@ -30,6 +31,25 @@ def tree(shoal: Command) -> Path:
     for number in range(5):
         (shoal.directory / f"tree/{number}").write_text(str(number))
     return shoal.directory / "tree"
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("", "--help"),
+        ("help", "--help"),
+        ("help help", "--help"),
+        ("bench", "bench --help"),
+        ("help bench", "bench --help"),
+        ("help copy", "copy --help"),
+        ("-V", "--version"),
+        ("version", "--version"),
+    ],
+)
+def test_help_and_the_version_are_printed_however_they_are_asked_for(shoal: Command, line: str, other: str) -> None:
+    done, expected = (shoal.run(*one.split()) for one in (line, other))
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    assert done.stdout.startswith("Usage: shoal " if "help" in other else f"shoal {package.__version__}\n")
 
 
 def headings(text: str) -> list[str]:
@@ -171,12 +191,36 @@ def test_a_log_has_the_time_of_each_message(shoal: Command) -> None:
 
 @pytest.mark.usefixtures("tree")
 def test_a_terminal_needs_no_time(shoal: Command) -> None:
+    assert on_terminal(shoal, "copy", "tree", "null:", "--log-format", "text").startswith(b"wrote 5 objects")
+
+
+def on_terminal(shoal: Command, *line: str, **extra: str) -> bytes:
+    """What a command writes to a terminal on its standard error."""
     leader, terminal = pty.openpty()
-    process = shoal.start("copy", "tree", "null:", "--log-format", "text", "--progress", "none", stderr=terminal)
-    assert process.wait(timeout=60) == 0
+    shoal.environment = {"TERM": "xterm", **{k: v for k, v in shoal.environment.items() if k != "TERM"}, **extra}
+    shoal.start(*line, "--progress", "none", stderr=terminal).wait(timeout=60)
     os.close(terminal)
-    assert os.read(leader, 4096).startswith(b"wrote 5 objects")
-    os.close(leader)
+    return rest_of(leader).replace(b"\r\n", b"\n")
+
+
+def test_a_terminal_shows_errors_hints_and_notes_in_colour(shoal: Command, tree: Path) -> None:
+    red, cyan = b"\x1b[1;31merror:\x1b[0m no such option", b"\n\x1b[36mhint:\x1b[0m use --workers\n"
+    said = on_terminal(shoal, "copy", "tree", "out", "--threads", "4")
+    assert said.startswith(red)
+    assert said.endswith(cyan)
+    assert on_terminal(shoal, "copy", "missing", "out").startswith(b"\x1b[1;31merror:\x1b[0m ")
+    (tree / "link").symlink_to("1")
+    note = on_terminal(shoal, "copy", "tree", "null:", "--encoding", "cp437")
+    assert note.startswith(b"\x1b[33mnote:\x1b[0m --encoding means nothing")
+
+
+@pytest.mark.usefixtures("tree")
+@pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
+def test_without_colour_a_terminal_shows_what_a_pipe_gets(shoal: Command, extra: dict[str, str]) -> None:
+    line = ("copy", "tree", "out", "--threads", "4", *([] if extra else ["--json"]))
+    piped = shoal.run(*line).stderr
+    assert piped == "error: no such option: --threads\nhint: use --workers\n"
+    assert on_terminal(shoal, *line, **extra).decode() == piped
 
 
 def test_failures_are_printed_as_a_table_of_csv(shoal: Command, tree: Path) -> None:
@@ -214,9 +258,12 @@ def test_a_table_without_failures_has_its_first_line(shoal: Command, tree: Path)
         ("copy -r a b", "directories are always copied with their contents"),
         ("copy -a a b", "permissions and modification times"),
         ("copy a b --again", "--update"),
-        ("sync a b", "did you mean 'copy --update'?"),
-        ("cp a b", "did you mean 'copy'?"),
+        ("sync a b", "use shoal copy --update"),
+        ("cp a b", "use shoal copy"),
         ("cpoy a b", "did you mean 'copy'?"),
+        ("ls a", "shoal unzip --list ARCHIVE lists an archive"),
+        ("list a", "shoal.list_objects(SRC) lists any source"),
+        ("help cpoy", "did you mean 'copy'?"),
         ("generate rec.py:make 3 out", "rec:make"),
         ("generate ./jobs/rec.py:make 3 out", "jobs.rec:make"),
     ],
@@ -226,6 +273,59 @@ def test_what_newcomers_type_is_answered_with_what_to_type(shoal: Command, line:
     assert done.returncode == 2
     assert said in done.stderr
     assert not (shoal.directory / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "hint"),
+    [
+        ("copy", "-C", "run the same command again to resume"),
+        ("copy", "-P", "progress is shown, and the same command resumes"),
+        ("copy", "-a", "permissions and modification times are kept"),
+        ("copy", "-o", "pass the destination as the last argument"),
+        ("copy", "-t", "pass the destination as the last argument; modification times are kept"),
+        ("copy", "-u", "use --update"),
+        ("copy", "-x", "use --exclude"),
+        ("generate", "-P", "use --workers"),
+        ("generate", "-o", "pass the destination as the last argument"),
+        ("read", "-P", "use --workers"),
+        ("read", "-c", "`shoal verify` compares checksums"),
+        ("read", "-n", "shoal read writes nothing"),
+        ("read", "-o", "shoal read writes nothing"),
+        ("read", "-u", "shoal read --help lists the options"),
+        ("read", "-x", "use --exclude"),
+        ("unzip", "-C", "use -d DIR"),
+        ("unzip", "-P", "shoal cannot unpack encrypted entries"),
+        ("unzip", "-a", "entries are written byte for byte"),
+        ("unzip", "-o", "use --overwrite always"),
+        ("unzip", "-t", "use --test"),
+        ("unzip", "-u", "use --update"),
+        ("unzip", "-x", "archives are unpacked without a flag; to leave out entries, use --exclude"),
+        ("verify", "-o", "shoal verify --help lists the options"),
+    ],
+)
+def test_a_flag_of_another_program_is_explained_for_the_command(
+    shoal: Command, command: str, flag: str, hint: str
+) -> None:
+    done = shoal.run(command, flag, "a", "b")
+    error, said = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert error.startswith("error: no such option")
+    assert said.startswith(f"hint: {hint}")
+
+
+def test_every_hint_for_a_command_names_only_flags_that_it_has() -> None:
+    for name, hints in ELSEWHERE.items():
+        flags = {flag for one in options(name) for flag in one.opts}
+        assert flags.isdisjoint(hints), name
+        assert flags.issuperset(flag for hint in hints.values() for flag in re.findall(r"--[a-z-]+", hint)), name
+
+
+@pytest.mark.parametrize("line", ["unzip -j a.zip", "unzip -ja.zip", "copy -j a.zip out"])
+def test_workers_that_took_an_argument_are_named_when_it_is_missing(shoal: Command, line: str) -> None:
+    error, hint = shoal.run(*line.split()).stderr.splitlines()
+    assert error.startswith("error: missing argument")
+    assert hint.startswith("hint: -j is --workers, and took 'a.zip' as its number")
+    assert "lists the options" in shoal.run("copy", "-j", "2", "out").stderr
 
 
 def test_a_run_that_fails_says_so_on_two_lines(shoal: Command, tree: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import shoal as package
 from shoal import _options, _shoal
 from shoal._options import DESCRIBED
+from shoal._progress import drawing_records
 
 
 @pytest.mark.parametrize(
@@ -206,3 +207,39 @@ def test_what_the_callers_iterator_raises_is_passed_on(name: str) -> None:
     given: dict[str, Any] = {name: (1 // zero for zero in [0])}
     with pytest.raises(ZeroDivisionError):
         _shoal.checked("list_get" if name == "headers" else "run", given)
+
+
+class Bar(list[Any]):
+    """A progress function that is false while it is empty, as a bar without a total is."""
+
+    def __call__(self, *state: Any) -> None:
+        self.append(state)
+
+
+class Undecided:
+    """As `tqdm()`: no function, and without a truth value."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("no length is known")
+
+
+def test_a_progress_function_that_is_false_is_called(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(160_000))
+    copied, written = Bar(), Bar()
+    package.copy(tmp_path / "a", "null:", limit_rate="160kB", progress=copied)
+    assert isinstance(copied[0][0], package.Progress)
+    assert drawing_records(written)[0] is written
+
+
+@pytest.mark.parametrize("progress", [Undecided(), 5, "", []], ids=lambda one: type(one).__name__)
+def test_progress_that_is_no_function_is_a_config_error(progress: Any, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(16))
+    wrong = f"`progress` must be True or a function, got {type(progress).__name__}"
+    for run in (
+        lambda: package.copy(tmp_path, "null:", progress=progress),
+        lambda: package.read(tmp_path, progress=progress),
+        lambda: package.Records(tmp_path / "a", "<QII").write(tmp_path / "out.csv", progress=progress),
+    ):
+        with pytest.raises(package.ConfigError, match=wrong):
+            run()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -170,6 +170,15 @@ def test_a_thread_that_comes_late_finds_nothing_and_no_error(tmp_path: Path) -> 
         assert pool.submit(list, reader).result() == []
 
 
+def test_one_batch_of_objects_or_records_is_a_frame_of_polars(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    (tmp_path / "a").write_bytes(bytes(32))
+    batch = next(iter(package.read(tmp_path / "a").batches()))
+    assert polars.DataFrame(batch).rows() == [("a", 32, bytes(32))]
+    records = next(iter(package.Records(tmp_path / "a", "<QII").scan()))
+    assert polars.DataFrame(records).rows() == [(0, 0, 0)] * 2
+
+
 def test_batches_are_a_stream_for_pyarrow_polars_duckdb_and_pandas(tmp_path: Path, objects: dict[str, bytes]) -> None:
     check(pyarrow.table(package.read(tmp_path / "tree").batches()), objects)
     polars = pytest.importorskip("polars", reason="polars is not installed")

@@ -9,13 +9,17 @@ import math
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from shoal._errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shoal._options import ProgressOption
     from shoal._report import Progress, Step
+
+F = TypeVar("F")
 
 WINDOW = 5.0  # s over which a rate is averaged: short enough to follow a change, long enough to be readable
 LINE_EVERY = 10.0  # s between lines if a line cannot be redrawn, as in a log
@@ -184,12 +188,21 @@ class LineDrawer:
             self._next = float("inf")
 
 
+def _function(option: F | bool | None) -> F | None:
+    """Returns a progress function, which may be an object that is false or has no truth value, such as a tqdm bar."""
+    if option is None or isinstance(option, bool):
+        return None
+    if not callable(option):
+        raise ConfigError(f"`progress` must be True or a function, got {type(option).__name__}")
+    return option
+
+
 def drawing_records(
     option: bool | Callable[[int, int], object] | None,
 ) -> tuple[Callable[[int, int], object] | None, Callable[[], None]]:
     """Returns the same for writing records: the function is called with the number of records and bytes so far."""
     if option is not True:
-        return (option or None), lambda: None
+        return _function(option), lambda: None
     drawer, began = LineDrawer(), time.monotonic()
 
     def draw(records: int, size: int) -> None:
@@ -204,7 +217,7 @@ def drawing(option: ProgressOption) -> tuple[Callable[[Progress], object] | None
     if option is True:
         drawer = LineDrawer()
         return drawer, drawer.close
-    return (option or None), lambda: None
+    return _function(option), lambda: None
 
 
 def _columns() -> int:

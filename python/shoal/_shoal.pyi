@@ -212,7 +212,7 @@ class Object:
 class Batch:
     """Objects as an Arrow record batch with the columns `name` (string), `size` (int64) and `data` (large_binary).
 
-    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.from_arrow(batch)`. The bytes are not copied;
+    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. The bytes are not copied;
     their memory is reused when the batch is released.
     """
 
@@ -469,7 +469,7 @@ class RecordBatches:
 class RecordBatch:
     """Records as an Arrow record batch, with a column for each field.
 
-    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.from_arrow(batch)`. Nothing is copied.
+    It has the PyCapsule interface: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. Nothing is copied.
     """
 
     @property

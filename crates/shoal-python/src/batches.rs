@@ -47,7 +47,7 @@ pub fn broken(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("an Arrow batch could not be made: {error}"))
 }
 
-/// A batch of objects; give it to `pyarrow.record_batch`, `polars.from_arrow`, …
+/// A batch of objects; give it to `pyarrow.record_batch`, `polars.DataFrame`, …
 #[pyclass(frozen, module = "shoal")]
 pub struct Batch(RecordBatch);
 

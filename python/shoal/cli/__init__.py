@@ -31,22 +31,17 @@ COMMANDS = {
 
 # The name in other programs, and what to type here.
 ELSEWHERE = {
-    "cp": "copy",
-    "get": "copy",
-    "download": "copy",
-    "fetch": "copy",
-    "sync": "copy --update",
-    "rsync": "copy --update",
-    "mirror": "copy --update",
-    "extract": "unzip",
-    "untar": "unzip",
-    "tar": "unzip",
-    "ls": "read",
-    "cat": "read",
-    "hash": "read --checksum sha256",
-    "sha256sum": "read --checksum sha256",
-    "check": "verify",
-    "resume": "copy (the same command again resumes)",
+    **dict.fromkeys(("cp", "get", "download", "fetch"), "use shoal copy"),
+    **dict.fromkeys(("sync", "rsync", "mirror"), "use shoal copy --update"),
+    **dict.fromkeys(("extract", "untar", "tar"), "use shoal unzip"),
+    **dict.fromkeys(
+        ("ls", "list"),
+        "shoal unzip --list ARCHIVE lists an archive; in Python, shoal.list_objects(SRC) lists any source",
+    ),
+    "cat": "use shoal read",
+    **dict.fromkeys(("hash", "sha256sum"), "use shoal read --checksum sha256"),
+    "check": "use shoal verify",
+    "resume": "run the same command again to resume",
 }
 
 EXAMPLES = """\b
@@ -78,7 +73,7 @@ Exit codes:
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, "--version", message="shoal %(version)s")
+@click.version_option(__version__, "-V", "--version", message="shoal %(version)s")
 def app() -> None:
     """Move very many files as fast as the hardware allows.
 

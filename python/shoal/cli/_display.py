@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
     from shoal._report import NodeProgress, Progress, Report, ServerStats
 
+COLOURS = {"error": "1;31", "hint": "36", "note": "33"}  # SGR: bold red, cyan, yellow
+
 
 def prepare() -> None:
     """Makes both streams accept any character in any locale, and standard output report failed writes."""
@@ -74,7 +77,13 @@ def finish() -> bool:
 
 def is_terminal() -> bool:
     """Returns whether messages go to a terminal, where a line can be redrawn."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+
+def has_colour() -> bool:
+    """Returns whether the word before the colon of a message is coloured."""
+    wanted = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
+    return wanted and is_terminal() and "--json" not in sys.argv
 
 
 def has_utf8(stream: TextIO | None = None) -> bool:
@@ -125,7 +134,11 @@ def json_line(value: dict[str, Any]) -> str:
 
 def talk(text: str) -> None:
     """Prints a message."""
-    _write(sys.stderr, safe(text) + "\n")
+    text = safe(text)
+    if has_colour():
+        words = rf"(?m)^({'|'.join(COLOURS)}):"
+        text = re.sub(words, lambda word: f"\x1b[{COLOURS[word[1]]}m{word[0]}\x1b[0m", text)
+    _write(sys.stderr, text + "\n")
 
 
 def out_csv(rows: Iterable[Iterable[object]]) -> None:

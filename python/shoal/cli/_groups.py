@@ -23,26 +23,53 @@ ARCHIVES = "Archives"
 GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, URLS, ARCHIVES)
 FIRST_COLUMN = 30  # characters: the longest flag with its value
 
-# Flags of other programs, or of this one in the past, and what to type here.
-_WORKERS = "use --workers"
-_DIRECTORIES = "directories are always copied with their contents"
-_ARCHIVE = "permissions and modification times are kept without a flag; links and owners are not"
-_COMPARE = "--update compares size and time; `shoal verify` compares checksums"
-_RESUME = "run the same command again to resume; --update lists the source again"
-_FORCE = "use --overwrite always"
-ELSEWHERE = {
-    **dict.fromkeys(("--threads", "--jobs", "--parallel", "--transfers", "-P", "-t"), _WORKERS),
-    **dict.fromkeys(("--recursive", "-r", "-R"), _DIRECTORIES),
-    **dict.fromkeys(("--archive", "-a"), _ARCHIVE),
-    **dict.fromkeys(("--checksum", "-c"), _COMPARE),
-    **dict.fromkeys(("--resume", "--continue"), _RESUME),
-    **dict.fromkeys(("--force", "-f"), _FORCE),
+# Flags of other programs, or of this one in the past, and what to type here: in every command, and in each.
+_EVERYWHERE = {
+    **dict.fromkeys(("--threads", "--jobs", "--parallel", "--transfers", "-P"), "use --workers"),
+    **dict.fromkeys(
+        ("--resume", "--continue"), "run the same command again to resume; --update lists the source again"
+    ),
+    **dict.fromkeys(("--force", "-f"), "use --overwrite always"),
     "--again": "use --update to list the source again, or --restart to start over",
-    "--delete": "shoal deletes nothing at the destination; rsync can",
     "--bwlimit": "use --limit-rate",
     "--layout": "to pack objects into few files, of about --shard-size bytes, use the destination parquet:DIR",
     "-u": "use --update",
-    "-o": "pass the destination as the last argument",
+    "-x": "use --exclude",
+}
+_LAST = "pass the destination as the last argument"
+ELSEWHERE = {
+    # cp, rsync, wget, curl, aria2c
+    "copy": {
+        **dict.fromkeys(("--recursive", "-r", "-R"), "directories are always copied with their contents"),
+        **dict.fromkeys(
+            ("--archive", "-a"),
+            "permissions and modification times are kept without a flag; links and owners are not",
+        ),
+        **dict.fromkeys(("--checksum", "-c"), "--update compares size and time; `shoal verify` compares checksums"),
+        "--delete": "shoal deletes nothing at the destination; rsync can",
+        "-C": "run the same command again to resume",
+        "-P": "progress is shown, and the same command resumes; for more objects at once, use --workers",
+        **dict.fromkeys(("-O", "-d", "-o"), _LAST),
+        "-t": f"{_LAST}; modification times are kept without a flag",
+        "-x": "use --exclude to leave out names; --per-host limits the connections to a host",
+    },
+    "generate": {"-o": _LAST},
+    # cat, head, sha256sum
+    "read": {
+        **dict.fromkeys(("--recursive", "-r", "-R"), "directories are always read with their contents"),
+        "-c": "`shoal verify` compares checksums",
+        **dict.fromkeys(("-n", "-o"), "shoal read writes nothing; use shoal copy to keep the objects"),
+    },
+    # Info-ZIP, tar, 7z
+    "unzip": {
+        "-C": "use -d DIR",
+        "-P": "shoal cannot unpack encrypted entries",
+        "-a": "entries are written byte for byte; shoal converts no text",
+        "-f": "pass archives without a flag; to replace files, use --overwrite always",
+        "-o": "use --overwrite always to replace files, and -d DIR to name the directory",
+        "-t": "use --test to check every entry, or --list to list them",
+        "-x": "archives are unpacked without a flag; to leave out entries, use --exclude",
+    },
 }
 
 
@@ -109,9 +136,15 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             known = {flag for param in self.params for flag in param.opts}
-            meant = ELSEWHERE.get(error.option_name)
-            if meant is not None and known.issuperset(re.findall(r"--[a-z-]+", meant)):
+            meant = (_EVERYWHERE | ELSEWHERE.get(self.name or "", {})).get(error.option_name)
+            if meant is not None and known.issuperset(re.findall(r"(?<!\S)--?[a-z][a-z-]*", meant)):
                 raise Usage(f"no such option: {error.option_name}", hint=meant, ctx=ctx) from None
+            raise
+        except click.MissingParameter as error:
+            taken = ctx.params.get("workers")
+            if isinstance(taken, str) and taken != "auto":
+                hint = f"-j is --workers, and took {taken!r} as its number: write -j 8, or leave it out"
+                raise Usage(error.format_message(), hint=hint, ctx=ctx) from None
             raise
 
 
