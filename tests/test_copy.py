@@ -110,6 +110,27 @@ def test_quiet_says_nothing_of_a_run_that_went_well(shoal: Command, service: Ser
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_quiet_tells_what_failed_and_that_nothing_was_done(shoal: Command) -> None:
+    tree = shoal.directory / "tree"
+    tree.mkdir()
+    for number in range(30):
+        (tree / f"{number:02}").write_text("x")
+        (shoal.directory / "out" / f"{number:02}" / "in the way").mkdir(parents=True)
+    (tree / "right").write_text("x")
+    done = shoal.run("copy", "tree", "out", "-q")
+    assert (done.returncode, done.stdout) == (1, "")
+    first, *failures = done.stderr.splitlines()
+    assert first.startswith("30 objects failed; to see them: shoal status out --failures all")
+    assert len(failures) == 20
+    assert all(line.startswith('  "') for line in failures)
+
+    assert shoal.run("copy", "tree/right", "other", "-q").stderr == ""
+    again = shoal.run("copy", "tree/right", "other", "-q")
+    assert (again.returncode, again.stdout) == (0, "")
+    assert again.stderr.startswith("nothing to do: complete since ")
+    assert "the source was not listed again (use --update)" in again.stderr
+
+
 def test_log_format_json_says_everything_in_json(shoal: Command, service: Service) -> None:
     done = shoal.run("copy", service(synthetic="10:10").url, "out", "--log-format", "json", "--verbose")
 

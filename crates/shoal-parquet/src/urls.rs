@@ -109,6 +109,10 @@ impl UrlList for ParquetUrls {
         &self.shown
     }
 
+    fn has_fields(&self) -> bool {
+        true
+    }
+
     fn read(&self) -> Result<Box<dyn Records>> {
         Ok(Box::new(self.rows_from(0, None)?))
     }

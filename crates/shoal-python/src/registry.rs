@@ -5,12 +5,15 @@
 //! (`source.rs`, `sink.rs`).
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use shoal_engine::display::escape;
+use shoal_engine::fs::is_there;
 use shoal_engine::option::{Opt, Options};
 use shoal_engine::sink::Sink;
 use shoal_engine::source::Source;
@@ -156,6 +159,7 @@ pub fn source_named(text: &OsString) -> Result<&'static SourceKind, Error> {
             None => kind.function == Files::FUNCTION,
         })
     };
+    refuse_elsewhere("source", text)?;
     named(scheme(text.as_bytes())).filter(|_| !text.is_empty()).ok_or_else(|| {
         let written: Vec<&str> = SOURCES.iter().map(|kind| kind.written).filter(|form| !form.is_empty()).collect();
         unknown("source", text, &written)
@@ -164,6 +168,7 @@ pub fn source_named(text: &OsString) -> Result<&'static SourceKind, Error> {
 
 /// The kind of destination that a text names.
 pub fn sink_named(text: &OsString) -> Result<&'static SinkKind, Error> {
+    refuse_elsewhere("destination", text)?;
     let scheme = scheme(text.as_bytes());
     let named =
         SINKS.iter().find(|kind| scheme.map_or(kind.schemes.is_empty(), |scheme| kind.schemes.contains(&scheme)));
@@ -171,6 +176,47 @@ pub fn sink_named(text: &OsString) -> Result<&'static SinkKind, Error> {
         let written: Vec<&str> = SINKS.iter().map(|kind| kind.written).collect();
         unknown("destination", text, &written)
     })
+}
+
+/// Schemes of other programs.
+const MACHINES: [&str; 8] = ["rsync", "ssh", "sftp", "scp", "ftp", "ftps", "smb", "nfs"];
+const STORES: [&str; 13] = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "r2", "b2", "swift", "hf", "hdfs"];
+const OF_MACHINE: &str = "mount what is on the other machine and use its path; or run `shoal serve DIR` there, and copy from http://HOST:PORT";
+const OF_STORE: &str =
+    "object stores are not supported yet: mount the bucket and use its path, or pass a list of the URLs of its objects";
+
+/// What other programs take for the address of a machine, a store or a service would be a path here. A path that exists is one.
+///
+/// # Errors
+/// [`Kind::Config`] for such an address, with what to use.
+fn refuse_elsewhere(what: &str, text: &OsString) -> Result<(), Error> {
+    let shown = escape(without_password(&text.to_string_lossy()).as_bytes());
+    match elsewhere(text.as_bytes()) {
+        Some(hint) if !is_there(Path::new(text)) => {
+            let hint = format!("{}; for a path of this name, ./{shown}", hint.replace("ADDRESS", &shown));
+            Err(Error::new(Kind::Config, format!("not a valid {what}")).on(&shown).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What to use instead of an address of another program.
+fn elsewhere(text: &[u8]) -> Option<&'static str> {
+    let first = text.split(|&byte| byte == b'/').next()?;
+    let (host, rest) = text.split_at(first.iter().position(|&byte| byte == b':')?);
+    let (word, rest) = (scheme(text).unwrap_or_default().to_ascii_lowercase(), &rest[1..]);
+    let ours = SOURCES.iter().flat_map(|kind| kind.schemes).chain(SINKS.iter().flat_map(|kind| kind.schemes));
+    let is_host = std::str::from_utf8(host).is_ok_and(|host| host == "localhost" || host.parse::<Ipv4Addr>().is_ok());
+    let port = rest.split(|&byte| byte == b'/').next()?;
+    match () {
+        () if ours.into_iter().any(|known| *known == word) => None,
+        () if rest.starts_with(b"//") && MACHINES.contains(&&*word) => Some(OF_MACHINE),
+        () if rest.starts_with(b"//") && STORES.contains(&&*word) => Some(OF_STORE),
+        () if rest.starts_with(b"//") => None,
+        () if is_host && !port.is_empty() && port.iter().all(u8::is_ascii_digit) => Some("use http://ADDRESS"),
+        () if host.contains(&b'@') || matches!(rest.first(), None | Some(b'/' | b'~')) => Some(OF_MACHINE),
+        () => None,
+    }
 }
 
 fn unknown(what: &str, text: &OsString, written: &[&str]) -> Error {

@@ -315,10 +315,10 @@ class Display:
             again: The flag that makes a complete run look at the source again.
         """
         self._close()
-        if not self._quiet:
-            lines = [] if first is None else [first]
-            plain = not has_utf8(sys.stderr)
-            lines += summary(report, destination, verbose=self._verbose, again=again, ascii_only=plain)
+        lines = [] if first is None or self._quiet else [first]
+        how = {"quiet": self._quiet, "verbose": self._verbose, "ascii_only": not has_utf8(sys.stderr)}
+        lines += summary(report, destination, again=again, **how)
+        if lines:
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:
             out_json({"type": "report", **report_fields(report)})

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from shoal._report import Counts, Failure, Report
 
-FAILURES_IN_JSON = 20  # at most so many in the report; the journal has all
+FAILURES_SHOWN = 20  # at most so many of a run; the journal has all
 COUNT_NAMES = ("listed", "written", "skipped", "failed", "unfinished", "bytes")
 
 
@@ -37,7 +37,7 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
 def report_fields(report: Report) -> dict[str, Any]:
     """Returns a report for JSON."""
     return report.to_dict() | {
-        "failures": failure_fields(report.failures[:FAILURES_IN_JSON]),
+        "failures": failure_fields(report.failures[:FAILURES_SHOWN]),
         "notes": [in_flags(note) for note in report.notes],
     }
 

@@ -149,7 +149,7 @@ JSON: dict[str, Any] = {
     "help": "Print lines of JSON; the last is the report or the error.",
 }
 _OUTPUT: list[dict[str, Any]] = [
-    {"param_decls": ["-q", "--quiet"], "is_flag": True, "help": "Print only errors."},
+    {"param_decls": ["-q", "--quiet"], "is_flag": True, "help": "Print only what went wrong."},
     {
         "param_decls": ["-v", "--verbose"],
         "is_flag": True,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shoal import _shoal
 from shoal._progress import count_text, path_text, size_text, time_text
+from shoal.cli._fields import FAILURES_SHOWN
 from shoal.cli._flags import in_flags
 
 if TYPE_CHECKING:
@@ -53,29 +54,36 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
 
 
 def summary(
-    report: Report, destination: str | None, *, verbose: bool, again: str, ascii_only: bool = False
+    report: Report, destination: str | None, *, quiet: bool, verbose: bool, again: str, ascii_only: bool = False
 ) -> list[str]:
     """Returns the summary of a run, line by line.
 
     Args:
         report: What the run has done.
         destination: Where the run wrote to; None for a run that only read.
+        quiet: Return only what went wrong, and that nothing was done.
         verbose: Add how it was done.
         again: The flag that makes a complete run look at the source again.
         ascii_only: Use no other characters, because they cannot be shown.
     """
     if destination and destination.startswith("parquet:"):
         again = "a new directory"  # rows are never rewritten
-    lines = [_done(report, destination, again)]
-    if verbose:
+    lines = [] if quiet and not _was_complete(report) else [_done(report, destination, again)]
+    if verbose and not quiet:
         lines += _how(report, destination, ascii_only=ascii_only)
-    lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
-    if _shoal.BUILD_PROFILE == "debug":
-        lines.append("note: this is a debug build of the engine; its speed says nothing")
+    if not quiet:
+        lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
+        if _shoal.BUILD_PROFILE == "debug":
+            lines.append("note: this is a debug build of the engine; its speed says nothing")
     if report.failed:
-        lines.append(_failed(report, destination, again, verbose=verbose))
-        lines += failure_lines(report.failures) if verbose else []
+        lines.append(_failed(report, destination, again, verbose=verbose or quiet))
+        lines += failure_lines(report.failures[:FAILURES_SHOWN]) if verbose or quiet else []
     return lines
+
+
+def _was_complete(report: Report) -> bool:
+    """Whether nothing was done, because an earlier run had completed the job: the source may have changed since."""
+    return bool(report.completed_before and not report.listed)
 
 
 def _only_verbose(note: str) -> bool:
@@ -84,7 +92,7 @@ def _only_verbose(note: str) -> bool:
 
 def _done(report: Report, destination: str | None, again: str) -> str:
     """Returns what was done, and how fast."""
-    if report.completed_before and not report.listed:
+    if report.completed_before and _was_complete(report):
         when = local_time(report.completed_before)
         return (
             f"nothing to do: complete since {when}, {count_text(report.total.written + report.unchanged)}; "

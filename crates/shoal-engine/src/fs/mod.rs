@@ -20,3 +20,5 @@ pub(crate) mod space;
 pub(crate) mod storage;
 pub(crate) mod sync;
 pub(crate) mod walk;
+
+pub use self::read::is_there;

@@ -115,6 +115,11 @@ pub(crate) fn facts_of(path: &Path) -> Result<Facts> {
     rustix::fs::stat(path).map(|found| Facts::of(&found))
 }
 
+/// Whether anything has this path, also a link that leads nowhere.
+pub fn is_there(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok()
+}
+
 /// Reads once, from byte `at` on.
 pub(crate) fn read_at(file: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize> {
     retry_on_intr(|| rustix::io::pread(file, &mut *into, at))

@@ -49,6 +49,9 @@ use crate::object::Storage;
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
+/// Endings of tables that may be lists of URLs.
+const TABLES: [&str; 4] = ["csv", "tsv", "jsonl", "ndjson"];
+
 /// Files as a source.
 pub struct Files {
     tree: Arc<Tree>,
@@ -69,13 +72,17 @@ impl Files {
     }
 }
 
-/// Whether the first line of a file is a URL. Then the user probably wanted what it names.
-fn begins_with_address(path: &Path) -> bool {
+/// Whether the first line of a file is a URL, or it is a table with URLs at its beginning. Then the user probably wanted what it
+/// names.
+fn has_addresses(path: &Path) -> bool {
     let mut head = [0; 512];
     let held = open_path(path).ok().and_then(|file| read_at(file.as_fd(), &mut head, 0).ok()).unwrap_or(0);
     let line = head[..held].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
     let is_address = line.starts_with(b"http://") || line.starts_with(b"https://");
-    is_address && !line.iter().any(|byte| byte.is_ascii_whitespace())
+    let is_table = path.extension().is_some_and(|end| TABLES.iter().any(|table| end.eq_ignore_ascii_case(table)));
+    let of_table =
+        || ["http://", "https://"].iter().any(|begin| memchr::memmem::find(&head[..held], begin.as_bytes()).is_some());
+    is_address && !line.iter().any(u8::is_ascii_whitespace) || is_table && of_table()
 }
 
 impl Source for Files {
@@ -115,7 +122,7 @@ impl Source for Files {
 
     fn notes(&self) -> Vec<String> {
         let name = self.paths.get(0).filter(|_| matches!(self.tree.selection, Selection::File));
-        let Some(name) = name.filter(|name| begins_with_address(&self.tree.path.join(OsStr::from_bytes(name)))) else {
+        let Some(name) = name.filter(|name| has_addresses(&self.tree.path.join(OsStr::from_bytes(name)))) else {
             return Vec::new();
         };
         let why = "contains URLs, and is copied itself: `--urls` or `shoal.urls(…)` fetches what it names";

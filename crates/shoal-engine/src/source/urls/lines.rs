@@ -39,6 +39,7 @@ pub struct Lines {
     /// What the file was when it was opened; none if it is no regular one.
     opened: Option<Facts>,
     shape: Arc<Shape>,
+    has_fields: bool,
     /// Where the records begin, and lines before that.
     begin: (u64, u64),
 }
@@ -78,6 +79,7 @@ impl Lines {
             identity.push_str(&fields.identity());
         }
         let mut lines = Lines::new(file, identity, shown, is_stream);
+        lines.has_fields = matches!(format, Format::Csv(..) | Format::Json(_));
         match format {
             Format::Plain => {}
             Format::Items => lines.shape = Arc::new(Shape::Items),
@@ -109,7 +111,7 @@ impl Lines {
     fn new(file: OwnedFd, identity: String, shown: String, is_stream: bool) -> Lines {
         let opened = read::facts(file.as_fd()).ok().filter(|facts| facts.regular);
         let (file, shape) = (Arc::new(file), Arc::new(Shape::Plain));
-        Lines { file, identity, shown, is_stream, opened, shape, begin: (0, 0) }
+        Lines { file, identity, shown, is_stream, opened, shape, has_fields: false, begin: (0, 0) }
     }
 
     fn reader(&self) -> LineReader {
@@ -146,6 +148,10 @@ impl UrlList for Lines {
 
     fn is_stream(&self) -> bool {
         self.is_stream
+    }
+
+    fn has_fields(&self) -> bool {
+        self.has_fields
     }
 
     fn notes(&self) -> Vec<String> {

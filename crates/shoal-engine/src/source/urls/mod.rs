@@ -56,7 +56,8 @@ crate::options! {
         name_field: Option<String> = None, "Column or field with the name.", metavar: Some("FIELD"), group: URLS;
         /// The name of an object at the destination: `"{name}"` is the one in the list, or else the path of the URL,
         /// decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
-        /// the list, from 0), as in `"{host}/{path}"`. Two objects with one name are a failure.
+        /// the list, from 0), as in `"{host}/{path}"`, and one column or field of the list, as in `"{id}.jpg"`. Two objects
+        /// with one name are a failure.
         name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
             binds: true, group: SERVICES;
         /// Maximum number of connections to one host.
@@ -75,7 +76,8 @@ crate::options! {
 impl UrlsOptions {
     /// Where a list has URLs and names.
     pub fn fields(&self) -> Fields {
-        Fields { url: self.url_field.clone(), name: self.name_field.clone() }
+        let name = self.name_field.clone().or_else(|| name::field_of(&self.name));
+        Fields { url: self.url_field.clone(), name }
     }
 }
 
@@ -140,7 +142,10 @@ impl Urls {
                 }
             }
         };
-        let (template, hosts) = (NameTemplate::parse(&options.name)?, Hosts::new(&options)?);
+        let (template, hosts) = (
+            NameTemplate::parse(&options.name, options.fields().name.as_deref().filter(|_| list.has_fields()))?,
+            Hosts::new(&options)?,
+        );
         let (usual_depth, kept) = (UsualDepth::default(), Mutex::default());
         Ok(Urls(Arc::new(Shared { list, options, template, expect_type, hosts, usual_depth, key, kept })))
     }

@@ -24,19 +24,50 @@ enum Part {
     Hash,
     /// The number of the record from 0, with at least so many digits.
     Index(usize),
+    /// The field with the name in the list.
+    Field(String),
+}
+
+/// The field that a template names, such as `sku` in `{sku}.jpg`.
+pub(super) fn field_of(text: &str) -> Option<String> {
+    let parts = NameTemplate::parts(text).ok()?;
+    parts.into_iter().find_map(|part| if let Part::Field(field) = part { Some(field) } else { None })
 }
 
 impl NameTemplate {
-    /// Parses a template such as `{host}/{path}`.
+    /// Parses a template such as `{host}/{path}`. `field`: the field of the list that it may name.
     ///
     /// # Errors
     /// [`Kind::Config`] for an unknown placeholder, and for one that gives all objects the same name or no safe one.
-    pub fn parse(text: &str) -> Result<NameTemplate> {
+    pub fn parse(text: &str, field: Option<&str>) -> Result<NameTemplate> {
         let wrong = |why: &str| {
-            Error::new(Kind::Config, format!("`name`: {why}"))
-                .on(&escape(text.as_bytes()))
-                .hint("use {name}, {path}, {host}, {hash}, {index} or {index:09d}, as in '{host}/{path}'")
+            let hint = "use {name}, {path}, {host}, {hash}, {index} or {index:09d}, as in '{host}/{path}', or one field of \
+            the list, as in '{id}.jpg'";
+            Error::new(Kind::Config, format!("`name`: {why}")).on(&escape(text.as_bytes())).hint(hint)
         };
+        let template = NameTemplate(NameTemplate::parts(text).map_err(wrong)?);
+        for part in &template.0 {
+            match part {
+                Part::Field(one) if field.is_none() => {
+                    return Err(wrong(&format!("{{{one}}} is not a placeholder, and the list has no fields")));
+                }
+                Part::Field(one) if field != Some(one) => {
+                    return Err(wrong(&format!("{{{one}}} would be a second field of the list; one is read")));
+                }
+                _ => {}
+            }
+        }
+        if !template.0.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
+            return Err(wrong("it gives several objects the same name"));
+        }
+        let sample = Url::parse("http://h/x").map_err(|why| wrong(&why))?;
+        let mut name = Vec::new();
+        template.push(&sample, field.map(|_| &b"x"[..]), 0, &mut name).map_err(|why| wrong(&why))?;
+        Name::parse(&name).map_err(|error| wrong(&format!("it does not make a safe name: {}", error.why())))?;
+        Ok(template)
+    }
+
+    fn parts(text: &str) -> std::result::Result<Vec<Part>, &'static str> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
@@ -45,33 +76,27 @@ impl NameTemplate {
                 parts.push(Part::Text(before.to_owned()));
             }
             let inner = from.strip_prefix('{').and_then(|from| from.split_once('}'));
-            let (inner, after) = inner.ok_or_else(|| wrong("a brace has no partner"))?;
+            let (inner, after) = inner.ok_or("a brace has no partner")?;
             parts.push(match inner {
                 "name" => Part::Name,
                 "path" => Part::Path,
                 "host" => Part::Host,
                 "hash" => Part::Hash,
                 "index" => Part::Index(1),
-                _ => {
+                "" => return Err("{} names nothing"),
+                _ if inner.starts_with("index:") => {
                     let digits = inner.strip_prefix("index:0").and_then(|digits| digits.strip_suffix('d'));
                     let digits = digits.and_then(|digits| digits.parse().ok()).filter(|&digits| digits <= DIGITS_MAX);
-                    Part::Index(digits.ok_or_else(|| wrong("this placeholder is not known"))?)
+                    Part::Index(digits.ok_or("this placeholder is not known")?)
                 }
+                field => Part::Field(field.to_owned()),
             });
             rest = after;
         }
         if !rest.is_empty() {
             parts.push(Part::Text(rest.to_owned()));
         }
-        let template = NameTemplate(parts);
-        if !template.0.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
-            return Err(wrong("it gives several objects the same name"));
-        }
-        let sample = Url::parse("http://h/x").map_err(|why| wrong(&why))?;
-        let mut name = Vec::new();
-        template.push(&sample, None, 0, &mut name).map_err(|why| wrong(&why))?;
-        Name::parse(&name).map_err(|error| wrong(&format!("it does not make a safe name: {}", error.why())))?;
-        Ok(template)
+        Ok(parts)
     }
 
     /// Whether each name is one URL's: then a file of that name has its bytes.
@@ -101,7 +126,13 @@ impl NameTemplate {
         for part in &self.0 {
             match (part, given) {
                 (Part::Text(text), _) => name.extend_from_slice(text.as_bytes()),
-                (Part::Name, Some(given)) => name.extend_from_slice(given),
+                (Part::Name | Part::Field(_), Some(given)) => name.extend_from_slice(given),
+                (Part::Field(field), None) => {
+                    return Err(format!(
+                        "its field \"{}\" is empty, and its name is made of it",
+                        escape(field.as_bytes())
+                    ));
+                }
                 (Part::Name | Part::Path, _) => push_path(name)?,
                 (Part::Host, _) => name.extend_from_slice(url.host().as_bytes()),
                 (Part::Hash, _) => {
@@ -124,7 +155,8 @@ mod tests {
     fn name(template: &str, url: &str, given: Option<&str>) -> String {
         let url = Url::parse(url).unwrap();
         let mut name = Vec::new();
-        let pushed = NameTemplate::parse(template).unwrap().push(&url, given.map(str::as_bytes), 17, &mut name);
+        let pushed =
+            NameTemplate::parse(template, Some("sku")).unwrap().push(&url, given.map(str::as_bytes), 17, &mut name);
         pushed.map_or_else(|why| why, |()| String::from_utf8(name).unwrap())
     }
 
@@ -143,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn a_template_may_name_one_field_of_the_list() {
+        assert_eq!(name("{host}/{sku}.jpg", "http://h/x", Some("a1")), "h/a1.jpg");
+        assert!(name("{sku}.jpg", "http://h/x", None).contains("field \"sku\" is empty"));
+        assert_eq!((field_of("{host}/{sku}.jpg"), field_of("{name}-{index:03d}")), (Some("sku".to_owned()), None));
+        let why = |field| NameTemplate::parse("{sku}/{size}", field).unwrap_err().to_string();
+        assert!(why(None).contains("{sku} is not a placeholder, and the list has no fields"), "{}", why(None));
+        assert!(why(Some("sku")).contains("{size} would be a second field"), "{}", why(Some("sku")));
+    }
+
+    #[test]
     fn a_path_without_a_name_says_what_to_do() {
         for url in ["http://h", "http://h/", "http://h/a/", "http://h/a/?b=c"] {
             assert!(name("{name}", url, None).contains("NAME<TAB>URL"), "{url}");
@@ -154,9 +196,9 @@ mod tests {
     #[test]
     fn templates_that_cannot_work_are_refused() {
         for template in
-            ["", "x", "{host}", "{ext}", "{path", "path}", "{index:9d}", "{index:099d}", "../{path}", "/{path}"]
+            ["", "x", "{host}", "{ext}", "{}", "{path", "path}", "{index:9d}", "{index:099d}", "../{path}", "/{path}"]
         {
-            let error = NameTemplate::parse(template).unwrap_err();
+            let error = NameTemplate::parse(template, None).unwrap_err();
             assert_eq!(error.kind(), Kind::Config, "{template}");
         }
     }

@@ -30,6 +30,10 @@ pub trait UrlList: Send + Sync {
     fn is_stream(&self) -> bool {
         false
     }
+    /// Whether its records have fields, of which one may be the name.
+    fn has_fields(&self) -> bool {
+        false
+    }
     /// Notes for the report that are known before the run starts.
     fn notes(&self) -> Vec<String> {
         Vec::new()
