@@ -232,7 +232,7 @@ def test_the_time_of_a_service_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_text_that_names_nothing_has_a_hint_with_parquet(tmp_path: Path) -> None:
-    for source, destination in (("ftp://x", "null:"), (tmp_path, "ftp://x"), (tmp_path, "")):
+    for source, destination in (("gopher://x", "null:"), (tmp_path, "gopher://x"), (tmp_path, "")):
         with pytest.raises(package.ConfigError) as failed:
             package.copy(source, destination)
         assert "parquet:DIR" in str(failed.value.hint), failed.value

@@ -60,7 +60,7 @@ def test_a_copy_on_a_cluster_has_every_object_and_says_what_each_node_did(run: R
 
 
 def test_the_progress_says_what_each_node_does(run: Run, service: Service) -> None:
-    url = service(synthetic="20000:100").url
+    url = service(synthetic="200000:100").url  # enough for several lines: one is printed every second
     copying = run.start("copy", url, "out", "--progress", "plain", "--log-format", "json")
     _, told = copying.communicate(timeout=LONG)
     lines = [line for line in map(json.loads, told.splitlines()) if line["type"] == "progress"]

@@ -72,7 +72,7 @@ def test_a_template_makes_names(server: UrlServer, tmp_path: Path) -> None:
         assert set(tree(out)) == wanted
     copy(package.urls(list_file, name="{hash}"), tmp_path / "hash")
     assert all(len(name) == 32 for name in tree(tmp_path / "hash"))
-    with pytest.raises(package.ConfigError, match="placeholder is not known"):
+    with pytest.raises(package.ConfigError, match="is not a placeholder"):
         copy(package.urls(list_file, name="{ext}"), tmp_path / "no")
 
 

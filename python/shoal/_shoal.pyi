@@ -192,8 +192,8 @@ class Object:
 
         Example:
             >>> report = shoal.save({"a.json": {"label": 7}}, "labels/")
-            >>> [obj.json()["label"] for obj in shoal.read("labels/")]
-            [7]
+            >>> next(shoal.read("labels/")).json()["label"]
+            7
         """
 
     def __len__(self) -> int:
