@@ -57,6 +57,7 @@ def test_an_address_of_another_program_is_refused_with_what_to_use(address: str)
             use()
         assert ADDRESSES[address] in (caught.value.hint or "")
         assert "pass@" not in str(caught.value)
+        assert f'"{address}": not a valid' in str(caught.value) or "pass@" in address
     assert list(Path.cwd().iterdir()) == []
 
 

@@ -190,7 +190,10 @@ const OF_STORE: &str =
 /// # Errors
 /// [`Kind::Config`] for such an address, with what to use.
 fn refuse_elsewhere(what: &str, text: &OsString) -> Result<(), Error> {
-    let shown = escape(without_password(&text.to_string_lossy()).as_bytes());
+    let shown = text.to_string_lossy();
+    // The user of an address without a scheme is a part of it.
+    let shown = if shown.contains("://") { without_password(&shown) } else { shown.into_owned() };
+    let shown = escape(shown.as_bytes());
     match elsewhere(text.as_bytes()) {
         Some(hint) if !is_there(Path::new(text)) => {
             let hint = format!("{}; for a path of this name, ./{shown}", hint.replace("ADDRESS", &shown));
