@@ -93,18 +93,31 @@ class Point:
 
 def test_scalars_of_numpy_dates_and_dataclasses_are_written_as_json(tmp_path: Path) -> None:
     when = dt.datetime(2026, 1, 1, 12, 30, tzinfo=dt.UTC)
-    scalars = [numpy.int64(2**62), numpy.uint8(1), numpy.float32(1.5), numpy.float16("nan"), numpy.bool_(True)]
+    scalars = [
+        numpy.int64(2**62),
+        numpy.uint8(1),
+        numpy.float32(1.5),
+        numpy.float16("nan"),
+        numpy.bool_(True),
+        numpy.longdouble(2.5),
+    ]
     value = Point(1.5, {"at": [when, when.date(), when.time()], "n": scalars, "in": Point(numpy.float64(2))})
     expected = {
         "x": 1.5,
         "more": {
             "at": ["2026-01-01T12:30:00+00:00", "2026-01-01", "12:30:00"],
-            "n": [2**62, 1, 1.5, None, True],
+            "n": [2**62, 1, 1.5, None, True, 2.5],
             "in": {"x": 2.0, "more": None},
         },
     }
     assert json.loads(saved_bytes(tmp_path, "a.json", value)) == expected
     assert json.loads(saved_bytes(tmp_path, "a.jsonl", [value, {}]).splitlines()[0]) == expected
+
+
+def test_a_time_that_is_missing_is_null_as_a_number_is(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    value = {"at": [pandas.NaT, pandas.Timestamp("2026-01-01")]}
+    assert json.loads(saved_bytes(tmp_path, "a.json", value)) == {"at": [None, "2026-01-01T00:00:00"]}
 
 
 def test_a_list_that_holds_itself_is_a_failure(tmp_path: Path) -> None:

@@ -374,6 +374,7 @@ def test_a_name_can_use_one_column_of_the_list(server: UrlServer, tmp_path: Path
         (package.urls([f"{server.url}/x"], name="{sku}.jpg"), no_fields),
         (package.urls(tmp_path / "list.csv", name="{sku}/{url}"), "would be a second field"),
         (package.urls(tmp_path / "list.csv", name="{sku}", name_field="url"), "would be a second field"),
+        (package.urls(tmp_path / "list.csv", name="{name}-{sku}"), "use {path}"),
         (package.urls(tmp_path / "list.csv", name="{color}"), 'no field "color"'),
     ):
         with pytest.raises(package.ConfigError, match=why):

@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal import _shoal
 
-NUMBERS = ("b", "i", "u", "f")  # kinds of NumPy's types that JSON has
+NUMBERS = {"b": bool, "i": int, "u": int, "f": float}  # kinds of NumPy's types that JSON has
 
 
 def json_file(value: object) -> bytes:
@@ -60,10 +60,10 @@ def _plain(value: Any) -> Any:
     if _is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (dt.date, dt.time)):
-        return value.isoformat()
-    # A scalar of NumPy; `item` of its dates would be a number or a date, as their unit is.
-    if getattr(getattr(value, "dtype", None), "kind", "") in NUMBERS and getattr(value, "shape", None) == ():
-        return _plain(value.item())
+        return value.isoformat() if value == value else None  # of NaT, as of NaN
+    number = NUMBERS.get(getattr(getattr(value, "dtype", None), "kind", ""))
+    if number and getattr(value, "shape", None) == ():
+        return _plain(number(value))  # a scalar of NumPy; its `item` may return itself
     return value
 
 

@@ -57,6 +57,10 @@ impl NameTemplate {
                 _ => {}
             }
         }
+        let has_field = template.0.iter().any(|part| matches!(part, Part::Field(_)));
+        if has_field && template.0.contains(&Part::Name) {
+            return Err(wrong("beside a field of the list, {name} would be the same: use {path}"));
+        }
         if !template.0.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
             return Err(wrong("it gives several objects the same name"));
         }
@@ -181,6 +185,8 @@ mod tests {
         assert_eq!((field_of("{host}/{sku}.jpg"), field_of("{name}-{index:03d}")), (Some("sku".to_owned()), None));
         let why = |field| NameTemplate::parse("{sku}/{size}", field).unwrap_err().to_string();
         assert!(why(None).contains("{sku} is not a placeholder, and the list has no fields"), "{}", why(None));
+        let both = NameTemplate::parse("{name}-{sku}", Some("sku")).unwrap_err().to_string();
+        assert!(both.contains("use {path}"), "{both}");
         assert!(why(Some("sku")).contains("{size} would be a second field"), "{}", why(Some("sku")));
     }
 
