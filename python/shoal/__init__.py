@@ -23,6 +23,7 @@ from shoal._errors import (
     PermissionDeniedError,
     RunError,
     ShoalError,
+    ShoalWarning,
     UnsafeNameError,
 )
 from shoal._expression import col, count
@@ -93,6 +94,7 @@ __all__ = [
     "Server",
     "ServerStats",
     "ShoalError",
+    "ShoalWarning",
     "Skipped",
     "Status",
     "Step",

@@ -110,11 +110,12 @@ def copy(
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
-        resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only
-            failures are left, it retries them; if nothing is left, it returns at once without listing the source.
-            `"failed"` retries only the failures. `"relist"` lists from the start and skips what is committed.
-            `"update"` lists everything and copies what is new or differs. `"restart"` reads everything again, compares
-            all bytes and copies what differs. The last two accept other filters.
+        resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. A finished copy
+            of a local directory or glob into a directory is updated. Of other finished runs, it retries the failures;
+            if there are none, it returns at once without listing the source, as `"once"` always does. `"failed"`
+            retries only the failures. `"relist"` lists from the start and skips what is committed. `"update"` lists
+            everything and copies what is new or differs. `"restart"` reads everything again, compares all bytes and
+            copies what differs. The last two accept other filters.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the

@@ -223,6 +223,7 @@ def add_up(reports: Mapping[int, Report], parts: int, began: float, notes: Itera
         dry_run=False,
         complete=len(reports) == parts and all(report.complete for report in all_of),
         completed_before=max(filter(None, before)) if len(before) == parts and all(before) else None,
+        not_listed=last.not_listed if last and all(before) else None,
         resumed_from=total("resumed_from"),
         workers=total("workers"),
         workers_reason=f"the sum over {parts:,} parts",

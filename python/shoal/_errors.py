@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from shoal._report import Failure, Report
 
 
+class ShoalWarning(UserWarning):
+    """The job was finished before, so nothing was done: its source was not listed again (`Report.not_listed`)."""
+
+
 class ShoalError(Exception):
     """Base of all errors of shoal.
 

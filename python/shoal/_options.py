@@ -22,7 +22,7 @@ OnError = Literal["raise", "record", "stop"]
 Order = Literal["any", "source"]
 Overwrite = Literal["never", "always"]
 Pipeline = Literal["auto", "off"] | int
-Resume = Literal["auto", "failed", "relist", "update", "restart"]
+Resume = Literal["auto", "once", "failed", "relist", "update", "restart"]
 Workers = Literal["auto"] | int
 # End.
 Size = int | str

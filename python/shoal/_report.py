@@ -110,6 +110,8 @@ class Report(Value):
         dry_run: True if nothing was copied; `written` counts what would be copied.
         complete: True if the listing has ended and everything in it is committed.
         completed_before: When an earlier run had completed the job, if nothing was left to do; else None.
+        not_listed: With `completed_before`: that the source was not listed again, and what to do for that. None with
+            `resume="once"`.
         resumed_from: Objects that earlier runs had committed.
         workers: The number of workers that was chosen.
         workers_reason: Why it is not larger.
@@ -139,6 +141,7 @@ class Report(Value):
     dry_run: bool
     complete: bool
     completed_before: datetime | None
+    not_listed: str | None
     resumed_from: int
     workers: int
     workers_reason: str

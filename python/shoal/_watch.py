@@ -6,10 +6,11 @@ Not here: the messages of the command line (`cli/_display.py`).
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from shoal import _shoal
-from shoal._errors import ShoalError
+from shoal._errors import ShoalError, ShoalWarning
 from shoal._progress import count_text, drawing, path_text, size_text, time_text
 from shoal._report import Report
 from shoal._source_types import without_secrets
@@ -76,6 +77,8 @@ class Watch:
         log, self._log = self._log, None  # once
         if log is not None and report is not None:
             _log_report(log, report)
+        if report is not None and report.not_listed and report.completed_before:
+            _warn(f"nothing was done: complete since {report.completed_before:%Y-%m-%d %H:%M:%S %Z}; {report.not_listed}")
         return report
 
     def __enter__(self) -> Self:
@@ -93,6 +96,14 @@ class Watch:
             log.error("%s", error.message if isinstance(error, ShoalError) else f"stopped by {type(error).__name__}")
 
 
+def _warn(message: str) -> None:
+    """Warns at the line of the user's program that called this package."""
+    level, frame = 1, sys._getframe()  # noqa: SLF001: `warnings` itself can skip a package from Python 3.12 on
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("shoal."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, ShoalWarning, stacklevel=level)
+
+
 def _log_report(log: logging.Logger, report: Report) -> None:
     for failure in report.failures:
         log.warning('"%s": %s', _shoal.escape(failure.name), failure.reason)
@@ -100,6 +111,8 @@ def _log_report(log: logging.Logger, report: Report) -> None:
         log.warning("%s more failed", count_text(report.failed - len(report.failures)))
     for note in report.notes:
         log.info("%s", note)
+    if report.not_listed:
+        log.warning("nothing was done: %s", report.not_listed)
     path = path_text(report.concurrency, ascii_only=True)  # a handler may be able to write nothing else
     if path is not None:
         log.info("path of the workers: %s", path)

@@ -64,9 +64,12 @@ crate::words! {
 crate::words! {
     /// What is done about what earlier sessions of the same run have done.
     pub enum Resume {
-        /// An unfinished run continues; of a finished one the failures are retried, if there are any.
+        /// An unfinished run continues. A finished copy of a local tree is updated ([`SourceProperties::syncs`](crate::source::SourceProperties)); of another finished
+        /// run the failures are retried, if there are any.
         #[default]
         Auto = "auto",
+        /// The same, but no finished run is listed again.
+        Once = "once",
         /// The recorded failures are retried, and nothing else.
         Failed = "failed",
         /// The listing starts over instead of continuing at the journal's place; what is committed is skipped.
@@ -82,7 +85,7 @@ impl Resume {
     /// The pass that it begins: what is committed is forgotten, and everything is listed anew.
     pub fn pass(self) -> Option<Pass> {
         match self {
-            Resume::Auto | Resume::Failed | Resume::Relist => None,
+            Resume::Auto | Resume::Once | Resume::Failed | Resume::Relist => None,
             Resume::Update => Some(Pass::Update),
             Resume::Restart => Some(Pass::Restart),
         }
@@ -138,11 +141,12 @@ crate::options! {
         durability: Durability = Durability::Batch, "Sync to disk: never, per batch, or per file.", group: DESTINATION;
         /// Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         journal: Option<PathBuf> = None, "Keep the journal here, not in DST/.shoal.", group: DESTINATION;
-        /// How to use the journal of earlier calls. `"auto"` continues where the last call stopped. If only failures are
-        /// left, it retries them; if nothing is left, it returns at once without listing the source. `"failed"` retries
-        /// only the failures. `"relist"` lists from the start and skips what is committed. `"update"` lists everything
-        /// and copies what is new or differs. `"restart"` reads everything again, compares all bytes and copies what
-        /// differs. The last two accept other filters.
+        /// How to use the journal of earlier calls. `"auto"` continues where the last call stopped. A finished copy of a
+        /// local directory or glob into a directory is updated. Of other finished runs, it retries the failures; if there
+        /// are none, it returns at once without listing the source, as `"once"` always does. `"failed"` retries only the
+        /// failures. `"relist"` lists from the start and skips what is committed. `"update"` lists everything and copies
+        /// what is new or differs. `"restart"` reads everything again, compares all bytes and copies what differs. The
+        /// last two accept other filters.
         resume: Resume = Resume::Auto, "How to use the journal of earlier calls.", group: ERRORS;
         /// Copy nothing and create nothing, not even the destination. The report has what would be copied.
         dry_run: bool = false, "Print what would be done, and do nothing.", short: Some("-n"), group: DESTINATION;

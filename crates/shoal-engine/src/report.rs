@@ -55,11 +55,13 @@ pub enum Reason {
     Kept,
     /// An update found it as it was.
     Unchanged,
+    /// An update found it as it was, but its copy was changed by others: that stays.
+    Edited,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Filtered,
         Reason::Duplicate,
         Reason::Link,
@@ -73,6 +75,7 @@ impl Reason {
         Reason::Directory,
         Reason::Kept,
         Reason::Unchanged,
+        Reason::Edited,
     ];
 
     /// Its stable name, in journals and JSON.
@@ -91,6 +94,7 @@ impl Reason {
             Reason::Directory => "directory",
             Reason::Kept => "kept",
             Reason::Unchanged => "unchanged",
+            Reason::Edited => "edited",
         }
     }
 
@@ -246,6 +250,8 @@ pub struct Report {
     pub complete: bool,
     /// The journal said so already; nothing was done. Unix seconds of that moment.
     pub completed_before: Option<u64>,
+    /// With `completed_before`, unless it was asked for: that the source was not listed again, and what to do for that.
+    pub not_listed: Option<String>,
     /// Objects committed by earlier runs that this one continued.
     pub resumed_from: u64,
     /// The workers that were chosen, and what stopped their growth.

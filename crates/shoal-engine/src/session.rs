@@ -51,6 +51,8 @@ pub struct Interval {
     pub sound: bool,
     /// It had no barriers: what is there lasts until a restart, and is done again after one.
     pub volatile: bool,
+    /// Each file that it has made and left is whole: it ended in order, or the listing that it belongs to was finished.
+    pub whole: bool,
     /// The run has been begun anew since: what it made is replaced by what its source has now.
     pub superseded: bool,
     /// Its source had the same root directory as that of the session that runs.
@@ -389,6 +391,7 @@ mod tests {
             volatile: false,
             superseded: false,
             same_root: true,
+            whole: true,
         }
     }
 

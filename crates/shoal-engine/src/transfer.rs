@@ -108,7 +108,7 @@ impl Transfer {
             }
         }
         outcome.error = outcome.error.map(|error| error.reworded(advised));
-        outcome.report.notes.iter_mut().for_each(|note| *note = advised(note));
+        outcome.report.notes.iter_mut().chain(&mut outcome.report.not_listed).for_each(|note| *note = advised(note));
         outcome
     }
 
@@ -166,7 +166,10 @@ impl Transfer {
             Location::Part(directory, part) => Some(Membership::join(directory, *part, &common)?),
             _ => None,
         };
-        let open = OpenOptions { resume: options.resume, root: source.root(), machine };
+        let updates = sink.journal_dir().is_some();
+        let syncs = properties.syncs && options.part.is_none() && updates && sink.properties().replaces;
+        let open = OpenOptions { resume: options.resume, syncs, root: source.root(), machine };
+        let auto = matches!(options.resume, Resume::Auto | Resume::Once);
         if options.dry_run {
             let (journal, mut standing, failures) = Journal::look(&location, &key, &open)?;
             if standing.pass == Pass::Update && !standing.sessions.is_empty() {
@@ -175,7 +178,7 @@ impl Transfer {
                 standing.notes.push(note.to_owned());
             }
             let finished = standing.completed_at.is_some();
-            let retries = options.resume == Resume::Failed || options.resume == Resume::Auto && finished;
+            let retries = options.resume == Resume::Failed || auto && finished;
             let tries_again = if retries && !properties.once { failures } else { 0 };
             let sink: Arc<dyn Sink> = Arc::new(DryRun::new(sink));
             let (lease, local, started) = (Arc::new(Lease::unbounded()), local_clock(), Started::default());
@@ -199,7 +202,7 @@ impl Transfer {
                 ));
         }
         let is_finished = standing.completed_at.is_some();
-        if options.resume == Resume::Auto && standing.totals.failed + standing.deferred > 0 {
+        if auto && standing.totals.failed + standing.deferred > 0 {
             if properties.in_turn {
                 // Also before the listing is finished, because its objects are passed anyway.
                 if journal.retry_in_turn(sink.properties().replaces)? {
@@ -210,7 +213,7 @@ impl Transfer {
             }
             standing.take_up(&journal);
         }
-        if standing.completed_at.is_some() && standing.deferred == 0 && options.resume == Resume::Auto {
+        if standing.completed_at.is_some() && standing.deferred == 0 && auto {
             if !journal.is_durable() && options.durability != Durability::None {
                 let note = "the committed objects were not synced, so a power cut can lose them: \
                 `resume=\"restart\"` writes them durably, if the file system can";
@@ -219,10 +222,13 @@ impl Transfer {
             if standing.totals.written > 0 {
                 standing.notes.extend(sink.look_again(&journal).map_err(Error::of_sink)?);
             }
+            let again = if updates { "`resume=\"update\"`" } else { "`resume=\"restart\"`" };
             let report = Report {
                 total: journal.totals(),
                 complete: true,
                 completed_before: standing.completed_at,
+                not_listed: (options.resume != Resume::Once)
+                    .then(|| format!("the source was not listed again; to copy what is new, use {again}")),
                 resumed_from: standing.totals.written,
                 unchanged: journal.skips().of(Reason::Unchanged),
                 failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),

@@ -176,6 +176,7 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
         volatile: false,
         superseded: false,
         same_root: true,
+        whole: true,
     };
     drop(first);
     std::thread::sleep(Duration::from_millis(25));

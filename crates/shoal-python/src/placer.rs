@@ -41,8 +41,9 @@ const LAST_FILE: Duration = Duration::from_millis(500);
 /// The exit code of a process after its leash was closed: it is not read.
 const LET_GO: i32 = 1;
 
-/// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound, volatile, superseded, same root.
-type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool, bool);
+/// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound, volatile, superseded, same root,
+/// whole.
+type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool, bool, bool);
 
 /// What a process needs to write for a run, as Python carries it: the path, the earlier sessions, when this one began, the
 /// mode of a file, whether births are known, whether names fold, the part of a job.
@@ -52,8 +53,8 @@ pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool, Option<(u32, u32)
 pub fn to_place(path: &Path, joined: Joined) -> Place {
     let Joined { sessions, began, file_mode, births, folds, part } = joined;
     let carried = |session: Interval| {
-        let Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root } = session;
-        (low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root)
+        let Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole } = session;
+        (low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole)
     };
     let sessions = sessions.into_iter().map(carried).collect();
     (path.to_owned(), sessions, began, file_mode, births, folds, part.map(|part| (part.index(), part.count())))
@@ -61,7 +62,7 @@ pub fn to_place(path: &Path, joined: Joined) -> Place {
 
 fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
     let (path, sessions, began, file_mode, births, folds, part) = place;
-    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root): Session| Interval {
+    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole): Session| Interval {
         low,
         seen,
         high,
@@ -71,6 +72,7 @@ fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
         volatile,
         superseded,
         same_root,
+        whole,
     };
     let sessions = sessions.into_iter().map(session).collect();
     let part = part.map(crate::options::part).transpose()?;

@@ -7,10 +7,11 @@ printing (`_display.py`), failing writes to standard output (`_output.py`), exit
 from __future__ import annotations
 
 import sys
+import warnings
 
 import click
 
-from shoal._errors import ShoalError
+from shoal._errors import ShoalError, ShoalWarning
 from shoal._shoal import __version__
 from shoal.cli import _display, _exit, _output
 from shoal.cli._group import Commands
@@ -104,6 +105,7 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """Runs the command line of this process; the entry point of `shoal` and `python -m shoal`."""
     _display.prepare()
+    warnings.simplefilter("ignore", ShoalWarning)  # the summary says the same
     try:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

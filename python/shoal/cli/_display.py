@@ -303,21 +303,18 @@ class Display:
         if not self._quiet:
             self._say("stopping", "stopping (press Ctrl-C again to quit now)")
 
-    def finished(
-        self, report: Report, destination: str | None, first: str | None = None, *, again: str = "--update"
-    ) -> None:
+    def finished(self, report: Report, destination: str | None, first: str | None = None) -> None:
         """Prints the summary of a run that has finished.
 
         Args:
             report: What it has done.
             destination: Where the run wrote to; None for a run that only read.
             first: A line before all others.
-            again: The flag that makes a complete run look at the source again.
         """
         self._close()
         lines = [] if first is None or self._quiet else [first]
         how = {"quiet": self._quiet, "verbose": self._verbose, "ascii_only": not has_utf8(sys.stderr)}
-        lines += summary(report, destination, again=again, **how)
+        lines += summary(report, destination, **how)
         if lines:
             self._say("summary", "\n".join(lines), report_fields(report))
         if self._as_json:

@@ -37,6 +37,7 @@ def failure_fields(failures: Iterable[Failure]) -> list[dict[str, Any]]:
 def report_fields(report: Report) -> dict[str, Any]:
     """Returns a report for JSON."""
     return report.to_dict() | {
+        "not_listed": report.not_listed and in_flags(report.not_listed),
         "failures": failure_fields(report.failures[:FAILURES_SHOWN]),
         "notes": [in_flags(note) for note in report.notes],
     }

@@ -16,6 +16,7 @@ from shoal._options import tables
 
 # The flag of each way to resume; without one it is "auto".
 RESUME_FLAGS = {
+    "once": ("--once", "Do not list a finished directory again."),
     "update": ("--update", "Copy what is new or has changed at the source."),
     "failed": ("--retry-failed", "Retry only what failed."),
     "relist": ("--relist", "List from the start; skip what is done."),

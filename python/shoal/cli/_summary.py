@@ -54,7 +54,7 @@ def failure_lines(failures: Iterable[Failure]) -> list[str]:
 
 
 def summary(
-    report: Report, destination: str | None, *, quiet: bool, verbose: bool, again: str, ascii_only: bool = False
+    report: Report, destination: str | None, *, quiet: bool, verbose: bool, ascii_only: bool = False
 ) -> list[str]:
     """Returns the summary of a run, line by line.
 
@@ -63,12 +63,9 @@ def summary(
         destination: Where the run wrote to; None for a run that only read.
         quiet: Return only what went wrong, and that nothing was done.
         verbose: Add how it was done.
-        again: The flag that makes a complete run look at the source again.
         ascii_only: Use no other characters, because they cannot be shown.
     """
-    if destination and destination.startswith("parquet:"):
-        again = "a new directory"  # rows are never rewritten
-    lines = [] if quiet and not _was_complete(report) else [_done(report, destination, again)]
+    lines = [] if quiet and not report.not_listed else [_done(report, destination)]
     if verbose and not quiet:
         lines += _how(report, destination, ascii_only=ascii_only)
     if not quiet:
@@ -76,27 +73,21 @@ def summary(
         if _shoal.BUILD_PROFILE == "debug":
             lines.append("note: this is a debug build of the engine; its speed says nothing")
     if report.failed:
-        lines.append(_failed(report, destination, again, verbose=verbose or quiet))
+        lines.append(_failed(report, destination, verbose=verbose or quiet))
         lines += failure_lines(report.failures[:FAILURES_SHOWN]) if verbose or quiet else []
     return lines
-
-
-def _was_complete(report: Report) -> bool:
-    """Whether nothing was done, because an earlier run had completed the job: the source may have changed since."""
-    return bool(report.completed_before and not report.listed)
 
 
 def _only_verbose(note: str) -> bool:
     return any(part in note for part in ONLY_VERBOSE)
 
 
-def _done(report: Report, destination: str | None, again: str) -> str:
+def _done(report: Report, destination: str | None) -> str:
     """Returns what was done, and how fast."""
-    if report.completed_before and _was_complete(report):
-        when = local_time(report.completed_before)
-        return (
-            f"nothing to do: complete since {when}, {count_text(report.total.written + report.unchanged)}; "
-            f"the source was not listed again (use {again})"
+    if report.completed_before:
+        when, count = local_time(report.completed_before), count_text(report.total.written + report.unchanged)
+        return f"nothing to do: complete since {when}, {count}" + (
+            f"; {in_flags(report.not_listed)}" if report.not_listed else ""
         )
     if report.dry_run:
         left_out = f"; {_skipped(report)}" if report.skipped else ""
@@ -142,7 +133,7 @@ def _how(report: Report, destination: str | None, *, ascii_only: bool) -> list[s
     return lines + ([", ".join(said)] if said else [])
 
 
-def _failed(report: Report, destination: str | None, again: str, *, verbose: bool) -> str:
+def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
     """Returns what failed, and the next command to type."""
     said = f"{count_text(report.failed)} failed"
     if report.failures and not verbose:
@@ -150,7 +141,9 @@ def _failed(report: Report, destination: str | None, again: str, *, verbose: boo
     if destination not in (None, "null:"):
         # The entries of a damaged archive were never listed, so a retry would not find them.
         damaged = any(failure.kind == "archive" for failure in report.failures)
-        again = f"the same command with {again}" if damaged else "the same command"
+        # Rows of Parquet files are never rewritten.
+        new = " and a new directory" if destination.startswith("parquet:") else " with --update"
+        again = "the same command" + (new if damaged else "")
         them = "it" if report.failed == 1 else "them"
         return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
     return said if verbose or report.failed == 1 else f"{said}; -v shows more"

@@ -85,7 +85,7 @@ def command(
         except KeyboardInterrupt as stopped:
             display.interrupted(getattr(stopped, "report", None))
             return signals.code or _exit.INTERRUPTED
-        display.finished(report, destination, again="--restart")
+        display.finished(report, destination)
     return _exit.code_of_report(report)
 
 

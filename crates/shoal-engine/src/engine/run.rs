@@ -23,7 +23,7 @@ use crate::hosts::{Hosts, Rules};
 use crate::journal::{Credited, Journal, Standing};
 use crate::options::{Resume, TransferOptions, Workers};
 use crate::poison::ignore_poison;
-use crate::report::{Counts, Progress, Report};
+use crate::report::{Counts, Progress, Reason, Report};
 use crate::session::Lease;
 use crate::sink::{Sink, Started};
 use crate::source::{Source, SourceProperties, WHOLE_MAX};
@@ -192,6 +192,14 @@ impl Run {
             report.notes.push(format!(
                 "{kept} of the objects were already at the destination, from an earlier session; some of them may be \
                 duplicates, which are otherwise skipped"
+            ));
+        }
+        let edited = journal.skips().of(Reason::Edited);
+        if edited > 0 {
+            let copies = if edited == 1 { "1 copy was" } else { &format!("{} copies were", count(edited)) };
+            report.notes.push(format!(
+                "{copies} changed at the destination, and not at the source, and left so: `overwrite=\"always\"` \
+                replaces such copies"
             ));
         }
         report.workers_reason = match shared.findings.depth() {

@@ -58,7 +58,7 @@ impl Journal {
         journal.progress = journal.load_progress(header.id)?;
         let mut notes = Vec::new();
         let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error))?;
-        let anew = options.resume.pass();
+        let anew = options.pass(&journal.progress);
         let mut failures = 0;
         if anew.is_some() || journal.is_rebooted() {
             let pass = anew.unwrap_or(journal.progress.pass);

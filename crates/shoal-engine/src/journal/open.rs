@@ -156,8 +156,9 @@ impl Journal {
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
+        let pass = options.pass(&self.progress);
         // Before the options change: after a kill in between, what was done with the old ones must not count.
-        match options.resume.pass() {
+        match pass {
             Some(pass) => drop(self.begin_pass(pass, passes)?),
             None if rebooted => drop(self.reset_listing()?),
             None if unfinished && listed && self.progress.pass == Pass::Update => notes.push(
@@ -170,7 +171,7 @@ impl Journal {
         if rebooted {
             let note = "the machine was rebooted after a run that did not sync its files: everything is copied again";
             notes.push(note.to_owned());
-        } else if options.resume.pass().is_none()
+        } else if pass.is_none()
             && (unfinished || options.resume == Resume::Relist)
             && self.has_other_root().map_err(|error| self.explain(error))?
         {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::options::Resume;
+use super::rows::Progress;
+use crate::options::{Pass, Resume};
 use crate::part::Part;
 
 /// Where a journal is stored.
@@ -24,11 +25,24 @@ pub struct OpenOptions {
     /// How to treat the work of earlier sessions. With `Relist`, `Standing::cursor` and `completed_at` are `None`.
     /// Failures that are retried become deferred objects, due at once.
     pub resume: Resume,
+    /// `Resume::Auto` is an update where the run is finished, or an interrupted update.
+    pub syncs: bool,
     /// `Source::root`: what earlier sessions copied from another root is not believed by its size and time.
     pub root: Option<[u8; 32]>,
     /// For tests: facts about this machine.
     #[doc(hidden)]
     pub machine: Machine,
+}
+
+impl OpenOptions {
+    /// The pass that begins with this session, if one does.
+    pub(super) fn pass(&self, progress: &Progress) -> Option<Pass> {
+        let is_listed_again = progress.completed.is_some() || progress.pass == Pass::Update;
+        match self.resume {
+            Resume::Auto if self.syncs && is_listed_again => Some(Pass::Update),
+            resume => resume.pass(),
+        }
+    }
 }
 
 /// Facts about the machine, which tests can set.

@@ -20,6 +20,8 @@ pub enum Ending {
 const RUNNING: i64 = 0;
 const SOUND: i64 = 1;
 const BARRIER_FAILED: i64 = 2;
+/// It was killed, and what it left undone was done until the listing was finished.
+const KILLED_AND_DONE: i64 = 3;
 
 /// Parts that a session may have, each with a row of its own.
 pub(super) const PARTS: i64 = 1 << 16;
@@ -65,6 +67,14 @@ impl Session {
         connection.execute(sql, row).map(drop)
     }
 
+    /// Notes that what the killed sessions of a run had left undone is done.
+    pub(super) fn all_is_done(connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
+        for session in Session::load(connection, run)?.into_iter().flatten().filter(|one| one.state == RUNNING) {
+            Session { state: KILLED_AND_DONE, ..session }.write(connection, run)?;
+        }
+        Ok(())
+    }
+
     /// `boot`: that of the machine now. `root`: that of the source now. `before_pass`: sessions before the pass that the
     /// run is in.
     pub(super) fn interval(&self, boot: Option<&str>, root: Option<[u8; 32]>, before_pass: u64) -> Interval {
@@ -76,6 +86,7 @@ impl Session {
             same_boot: !self.boot.is_empty() && boot == Some(self.boot.as_str()),
             sound: self.state == SOUND || self.volatile && self.state != BARRIER_FAILED,
             volatile: self.volatile,
+            whole: matches!(self.state, SOUND | KILLED_AND_DONE),
             superseded: self.id / PARTS <= before_pass as i64,
             same_root: self.root == root,
         }

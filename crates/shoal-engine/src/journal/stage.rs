@@ -12,6 +12,7 @@ use super::error::JournalError;
 use super::journal::Journal;
 use super::rate::Rate;
 use super::rows::{Entry, Fault, Progress};
+use super::session::Session;
 use super::skipped::Names;
 use super::standing::{MARK_ALL, Standing};
 use super::state;
@@ -114,6 +115,9 @@ impl Journal {
         let goes_on = completed.is_none() && before == pass;
         let joins = passes < newest || oldest < newest || goes_on;
         let passes = if joins { passes.max(newest) } else { passes + 1 };
+        if completed.is_some() && self.made().is_some() {
+            self.write(|journal, transaction| Ok(Session::all_is_done(transaction, journal.run)?))?;
+        }
         self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 

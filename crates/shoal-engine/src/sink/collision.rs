@@ -147,14 +147,32 @@ pub(crate) fn is_done(
 ) -> bool {
     match sessions.whose(times.born, times.changed) {
         Whose::Earlier(session) => {
-            let unchanged =
-                source_changed.is_none_or(|changed| i128::from(changed) + step(changed.into()) < session.low.into());
+            let unchanged = source_changed.is_none_or(|changed| was_before(changed, session));
             let believed = session.may_stay(times.changed) && (session.same_boot || !each);
             let same_root = sessions.holding(times.born).all(|session| session.same_root);
             rules.twice == Twice::SameObject && unchanged && believed && same_root
         }
         Whose::This | Whose::Other => false,
     }
+}
+
+/// Whether a file of another size or time than its object's is the user's to keep: others have changed what earlier sessions
+/// had made, and nothing has changed its source since. What a killed session left of an object is no copy: there, the listing
+/// must have been finished since. With `overwrite`, the user wants what the source has.
+pub(crate) fn is_edited(sessions: &Sessions, rules: Rules, times: Times, source_changed: Option<i64>) -> bool {
+    let Rules { twice: Twice::SameObject, overwrite: Overwrite::Never } = rules else { return false };
+    let made_all = |session: &Interval| {
+        let unchanged = source_changed.is_some_and(|changed| was_before(changed, session));
+        unchanged && session.whole && session.superseded && session.same_root
+    };
+    sessions.whose(times.born, times.changed) == Whose::Other
+        && sessions.may_be_earlier(times.born)
+        && sessions.holding(times.born).all(made_all)
+}
+
+/// Whether something was last changed before a session. A time of change in whole seconds stands for up to two.
+fn was_before(changed: i64, session: &Interval) -> bool {
+    i128::from(changed) + step(changed.into()) < session.low.into()
 }
 
 /// Whether a session wrote all of it, or what is there is at least nothing of the object that is to be written. Where that
@@ -191,6 +209,7 @@ mod tests {
         same_boot: true,
         sound: true,
         volatile: false,
+        whole: true,
         superseded: false,
         same_root: true,
     };
@@ -328,6 +347,28 @@ mod tests {
         lease.saw(300);
         let either = Sessions::new(vec![other_root, EARLIER], Arc::new(lease));
         assert!(!is_done(&either, rules, file(140, 7), Some(99), false), "or perhaps from another one");
+    }
+
+    #[test]
+    fn a_copy_that_others_have_changed_stays_only_if_it_was_whole_and_its_source_is_as_it_was() {
+        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        let superseded = Interval { superseded: true, ..EARLIER };
+        let edited = Times { born: Some(120), changed: 250, written: 250 };
+        let is = |interval: Interval, rules, times, changed| is_edited(&sessions(interval), rules, times, changed);
+        assert!(is(superseded, rules, edited, Some(99)));
+        assert!(!is(superseded, rules, edited, Some(100)), "its source was changed since");
+        assert!(!is(superseded, rules, edited, None), "nothing is known of its source");
+        assert!(!is(superseded, rules, Times { changed: 150, ..edited }, Some(99)), "it is as the session left it");
+        assert!(!is(superseded, rules, Times { born: Some(250), ..edited }, Some(99)), "another file");
+        assert!(!is(superseded, Rules { overwrite: Overwrite::Always, ..rules }, edited, Some(99)));
+        assert!(!is(superseded, Rules { twice: Twice::Conflict, ..rules }, edited, Some(99)));
+        for other in [
+            Interval { whole: false, ..superseded },
+            Interval { superseded: false, ..superseded },
+            Interval { same_root: false, ..superseded },
+        ] {
+            assert!(!is(other, rules, edited, Some(99)), "{other:?}");
+        }
     }
 
     #[test]

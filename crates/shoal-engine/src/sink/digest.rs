@@ -8,7 +8,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
+    Completed, Flush, Flushed, Left, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
     SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 use crate::error::{Error, Kind, Result};
@@ -179,7 +179,7 @@ impl PartitionWriter for DigestPartition {
         self.inner.borrow_mut().skip(index);
     }
 
-    fn has(&mut self, _key: &ObjectKey, _meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    fn has(&mut self, _key: &ObjectKey, _meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         Ok(None) // the destination has checksums, which say nothing of bytes that were not read
     }
 

@@ -38,7 +38,7 @@ pub use crate::sink_state::{ReadRow, SinkState, StateRow};
 pub use flush::{DurabilityScope, Flush, Flushed, Sealed};
 pub use properties::SinkProperties;
 pub use start::{Mode, Start, Started};
-pub use writer::{Completed, PartitionWriter, Place, Wake, Writer};
+pub use writer::{Completed, Left, PartitionWriter, Place, Wake, Writer};
 
 /// A committed object that is a failure now.
 #[derive(Clone, Debug)]

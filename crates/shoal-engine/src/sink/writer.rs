@@ -18,6 +18,15 @@ pub struct Place {
     pub index: u32,
 }
 
+/// What an earlier session has left of an object that has not changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The object, of this size: whole, unchanged, and with its time.
+    Whole(u64),
+    /// The same, but others have changed it.
+    Edited,
+}
+
 /// What a lane needs for all its partitions, such as directories that it keeps open.
 pub trait Writer {
     /// Opens a partition for this lane. `modes` has the permission bits of the directories that its objects need.
@@ -68,9 +77,9 @@ pub trait PartitionWriter {
     fn skip(&mut self, index: u32) {
         let _ = index;
     }
-    /// Returns the size of the object if an earlier session of this run has left it here: whole, unchanged since, and
-    /// with the size and time that `meta` returns. `meta` is called only if a file exists, which is rare.
-    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    /// Whether an earlier session of this run has left the object here. `meta` is called only if a file exists, which is
+    /// rare.
+    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         let _ = (key, meta);
         Ok(None)
     }

@@ -104,6 +104,9 @@ pub struct SourceProperties {
     pub many_hosts: bool,
     /// Its objects can be listed and compared again (`resume="update"`). Otherwise, messages advise a restart instead.
     pub updates: bool,
+    /// A finished copy is updated by the same call ([`Resume::Auto`](crate::Resume)): it is a tree of local files, which
+    /// costs little to list, and which users expect to be copied as it is now.
+    pub syncs: bool,
 }
 
 impl SourceProperties {
@@ -125,6 +128,7 @@ impl Default for SourceProperties {
             lanes_max: None,
             many_hosts: false,
             updates: true,
+            syncs: false,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::key::ObjectKey;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{
-    Completed, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
+    Completed, Flush, Flushed, Left, Mode, ObjectWriter, PartitionWriter, Place, Put, Sealed, Sink, SinkProperties,
     SinkState, Start, Started, StateRow, Wake, WithdrawnObject, Writer,
 };
 
@@ -138,7 +138,7 @@ impl PartitionWriter for FailingPartition {
     ) -> Result<Option<u64>> {
         Ok(None) // through `put`, which counts
     }
-    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         self.inner.has(key, meta)
     }
     fn kept(&mut self, key: &ObjectKey) -> Result<Option<ObjectMeta>> {

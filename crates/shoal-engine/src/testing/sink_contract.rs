@@ -87,6 +87,7 @@ impl Suite<'_> {
             volatile: true,
             superseded: false,
             same_root: true,
+            whole: true,
         })
     }
 

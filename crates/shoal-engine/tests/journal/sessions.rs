@@ -36,6 +36,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         volatile: false,
         superseded: false,
         same_root: true,
+        whole: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first]);
 
@@ -60,6 +61,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         volatile: false,
         superseded: false,
         same_root: true,
+        whole: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second]);
 
@@ -77,6 +79,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         volatile: false,
         superseded: false,
         same_root: true,
+        whole: true,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second, third]);
     let other_boot = |interval| Interval { same_boot: false, ..interval };

@@ -10,8 +10,8 @@ use std::time::Duration;
 use shoal_engine::error::{Error, Result};
 use shoal_engine::options::Durability;
 use shoal_engine::sink::{
-    DurabilityScope, Flush, Flushed, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties, SinkState,
-    Start, Started, Wake, Writer,
+    DurabilityScope, Flush, Flushed, Left, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Sink, SinkProperties,
+    SinkState, Start, Started, Wake, Writer,
 };
 use shoal_engine::{Kind, Modes, ObjectKey, ObjectMeta, Part, Partition, Payload};
 
@@ -304,7 +304,7 @@ impl PartitionWriter for CuttingPartition {
         self.cutter.took(self.seq, name, put);
         Ok(put)
     }
-    fn has(&mut self, name: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    fn has(&mut self, name: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         let has = self.inner.has(name, meta)?;
         if has.is_some() {
             self.cutter.took(self.seq, name, Put::Kept);

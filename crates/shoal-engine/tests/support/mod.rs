@@ -63,6 +63,7 @@ impl Run {
             volatile: true,
             superseded: false,
             same_root: true,
+            whole: true,
         }
     }
 
@@ -120,6 +121,7 @@ pub const EVER: Interval = Interval {
     volatile: true,
     superseded: false,
     same_root: true,
+    whole: true,
 };
 
 pub fn options(durability: Durability, overwrite: Overwrite) -> DirOptions {

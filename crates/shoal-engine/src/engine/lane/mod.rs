@@ -38,7 +38,8 @@ use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::hosts::{HOLD_MAX, Places};
 use crate::object::{Fingerprint, ObjectMeta, Payload};
 use crate::options::Pass;
-use crate::sink::{PartitionWriter, Put, Writer};
+use crate::report::Reason;
+use crate::sink::{Left, PartitionWriter, Put, Writer};
 use crate::source::{Body, BodyClock, Fetcher, Hangs, Job, JobId, Lane, Limits, LocalFuture, Take, Written};
 
 /// How often a lane looks at its clock: well below the 100 ms in which a stop must be noticed.
@@ -353,7 +354,13 @@ impl Lane for Handle {
         let there = self.0.timed(job.slot, |writer| writer.has(&job.name, &mut || meta(&job)));
         match there {
             Ok(None) => return Some(job),
-            Ok(Some(size)) => self.0.stored(job, Ok(Put::Kept), size, false),
+            Ok(Some(Left::Whole(size))) => self.0.stored(job, Ok(Put::Kept), size, false),
+            Ok(Some(Left::Edited)) => {
+                let probe = self.0.take_probe(job.id());
+                self.0.shared.hosts.succeeded(job.entry().host, probe);
+                self.0.skip(&job, Reason::Edited);
+                None
+            }
             Err(error) => self.0.stored(job, Err(error), 0, false),
         };
         None

@@ -308,7 +308,7 @@ impl LaneState {
         }
     }
 
-    fn skip(&self, job: &Job, reason: Reason) {
+    pub(super) fn skip(&self, job: &Job, reason: Reason) {
         self.count_skipped(reason);
         self.slots.skip_in_sink(job.slot, job.index);
         self.settle(job, |slot| slot.skipped(job.index, reason));

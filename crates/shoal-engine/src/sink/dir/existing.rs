@@ -19,8 +19,8 @@ use crate::fs::read::step;
 use crate::object::{ObjectMeta, Put};
 use crate::poison::ignore_poison;
 use crate::session::{Twice, Whose, local_clock};
-use crate::sink::Mode;
-use crate::sink::collision::{Decision, SameBytes, is_done, same_bytes};
+use crate::sink::collision::{Decision, SameBytes, is_done, is_edited, same_bytes};
+use crate::sink::{Left, Mode};
 
 /// One second, in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
@@ -193,9 +193,9 @@ impl Target<'_> {
         Ok(Existing::There(Put::Kept))
     }
 
-    /// Returns the object's size if an earlier session wrote the file, it has the size and time in `meta`, and its
-    /// source has not changed since.
-    pub fn is_done(self, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    /// What an earlier session has left of the object, if its source has not changed since: the file, with the size and time
+    /// in `meta`, or what others have made of it.
+    pub fn left(self, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         let Target { destination, directory, .. } = self;
         if directory.is_new {
             return Ok(None);
@@ -209,9 +209,15 @@ impl Target<'_> {
         let is_near = |time: i64| i128::from(time.abs_diff(look.written)) < step(look.written.into());
         let same_time =
             file::stamp(modified).is_some_and(|time| time == look.written || changed.is_some() && is_near(time));
-        let same = look.kind.is_file() && look.size == size && same_time;
-        let each = directory.syncs_each_file();
-        if !same || !is_done(&destination.sessions, destination.rules, destination.times(&look), changed, each) {
+        let (each, times) = (directory.syncs_each_file(), destination.times(&look));
+        if !look.kind.is_file() {
+            return Ok(None);
+        }
+        if look.size != size || !same_time {
+            let edited = is_edited(&destination.sessions, destination.rules, times, changed) && !self.is_respelled()?;
+            return Ok(edited.then_some(Left::Edited));
+        }
+        if !is_done(&destination.sessions, destination.rules, times, changed, each) {
             return Ok(None);
         }
         if self.is_respelled()? {
@@ -221,7 +227,7 @@ impl Target<'_> {
             let Ok(file) = directory.dir.read(self.leaf()) else { return Ok(None) };
             file::sync(file.as_fd()).map_err(|failed| self.error(failed, 0))?;
         }
-        Ok(Some(size))
+        Ok(Some(Left::Whole(size)))
     }
 
     /// Returns size and time of a file that an earlier session wrote, if the time was set from the source.

@@ -18,7 +18,7 @@ use crate::key::ObjectKey;
 use crate::name::Name;
 use crate::object::{Modes, ObjectMeta, Payload};
 use crate::partition::Partition;
-use crate::sink::{Mode, ObjectWriter, PartitionWriter, Put, Sealed, Writer};
+use crate::sink::{Left, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Writer};
 
 /// Opens partitions for one lane.
 pub(super) struct DirWriter {
@@ -105,17 +105,17 @@ impl PartitionWriter for DirPartition {
         })
     }
 
-    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<u64>> {
+    fn has(&mut self, key: &ObjectKey, meta: &mut dyn FnMut() -> Option<ObjectMeta>) -> Result<Option<Left>> {
         let name = key.name()?;
         if !self.recognizes() {
             return Ok(None);
         }
         self.with_directory(name.split().0, name, |target| {
-            let done = target.is_done(meta)?;
-            if let Some(size) = done {
+            let left = target.left(meta)?;
+            if let Some(Left::Whole(size)) = left {
                 self.partition.borrow_mut().wrote(target.directory, size);
             }
-            Ok(done)
+            Ok(left)
         })
     }
 

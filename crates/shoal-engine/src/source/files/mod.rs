@@ -100,6 +100,7 @@ impl Source for Files {
             twice,
             has_times: true,
             behind: Behind::Names,
+            syncs: matches!(self.tree.selection, Selection::Walk(_)),
             ..SourceProperties::default()
         }
     }
