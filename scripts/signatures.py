@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
     "generate": (
         "_generate/__init__.py",
         ("encode", "run", "tell"),
-        NO_NETWORK - {"part"} | {"include", "exclude", "limit_rate"},
+        NO_NETWORK - {"part"} | {"include", "exclude", "allow_empty", "limit_rate"},
     ),
     "list_objects": ("_list.py", ("run",), {option["name"] for option in tables()["run"]} - {"include", "exclude"}),
     "list_get": ("_sources.py", ("list_get",), set()),

@@ -16,6 +16,7 @@ the engine. Exit codes are in `cli/_exit.py`.
     │  └─ JournalError                      …the journal is unreadable or belongs to another run
     │     └─ JournalLockedError             …another process uses this destination
     └─ ConfigError                          an argument is wrong          (also a ValueError)
+       └─ NothingMatchedError               …nothing matches the glob or the patterns
 
 Ctrl-C raises KeyboardInterrupt, as in any Python code. Each class can be pickled, and constructed from one text: the
 workers of a PyTorch DataLoader re-raise an exception as `type(error)(text)`.
@@ -167,3 +168,9 @@ class ConfigError(ShoalError, ValueError):
     """An argument is wrong; nothing was done."""
 
     _kind = "config"
+
+
+class NothingMatchedError(ConfigError):
+    """Nothing matches the glob, `include` and `exclude`, or all of a tree was left out; see `allow_empty`."""
+
+    _kind = "nothing-matched"

@@ -35,6 +35,7 @@ def read(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     part: Part | None = None,
+    allow_empty: bool = False,
     ignore_vanished: bool = False,
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -64,6 +65,8 @@ def read(
             `include`.
         part: `(index, count)`: read only this part, so that several processes share the work. Parts count from 0. Each
             object is in exactly one part, by the hash of its name. Objects of other parts do not count as listed.
+        allow_empty: Accept that nothing matches: a glob without a file, patterns that leave out all objects, a tree of
+            links. By default it is an error, until the job has copied something once.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.

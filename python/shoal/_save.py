@@ -50,6 +50,7 @@ def save(
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
+    allow_empty: bool = False,
     max_failures: int | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
@@ -115,6 +116,8 @@ def save(
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         resume: `"auto"` continues with the same `source_id`; `"restart"` saves everything again, also with other
             options.
+        allow_empty: Accept that nothing matches: a glob without a file, patterns that leave out all objects, a tree of
+            links. By default it is an error, until the job has copied something once.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.

@@ -61,6 +61,7 @@ def unzip(
     dry_run: bool = False,
     part: Part | None = None,
     allow_different_listings: bool = False,
+    allow_empty: bool = False,
     ignore_vanished: bool = False,
     max_failures: int | None = None,
     workers: Workers = WORKERS,
@@ -124,6 +125,8 @@ def unzip(
             rules.
         allow_different_listings: Whether a part may be complete although other parts have listed different names, for a
             source that changes meanwhile. One that has listed nothing beside others that have is always an error.
+        allow_empty: Accept that nothing matches: a glob without a file, patterns that leave out all objects, a tree of
+            links. By default it is an error, until the job has copied something once.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
         max_failures: Stop the run when more objects than this have failed.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.

@@ -116,6 +116,8 @@ kinds! {
     DifferentListings = "different-listings": Run,
     /// An option or argument is wrong.
     Config = "config": Run,
+    /// Patterns selected nothing, or all of a tree was left out.
+    NothingMatched = "nothing-matched": Run,
     /// More objects failed than `max_failures` allows, or `on_error="raise"` met the first.
     TooManyFailures = "too-many-failures": Run,
     /// Stopped by the caller.

@@ -158,6 +158,9 @@ crate::options! {
         /// Whether a part may be complete although other parts have listed different names, for a source that changes
         /// meanwhile. One that has listed nothing beside others that have is always an error.
         allow_different_listings: bool = false, "Accept parts that have listed other names.", group: ERRORS;
+        /// Accept that nothing matches: a glob without a file, patterns that leave out all objects, a tree of links. By
+        /// default it is an error, until the job has copied something once.
+        allow_empty: bool = false, "Accept that nothing matches.", group: ERRORS;
         /// Count objects that were listed but are gone as skipped, not as failed.
         ignore_vanished: bool = false, "Skip objects that were listed but are gone.", group: ERRORS;
         /// Stop the run when more objects than this have failed.

@@ -153,6 +153,13 @@ impl Skips {
         self.0.iter().sum::<u64>() - self.of(Reason::Kept)
     }
 
+    /// How many no sink was asked to take, whatever their names: excluded, or no objects at all.
+    pub fn not_admitted(&self) -> u64 {
+        use Reason::{DanglingLink, Device, Directory, Filtered, Link, LoopingLink, Pipe, Socket, Special};
+        let left_out = [Filtered, Link, DanglingLink, LoopingLink, Pipe, Socket, Device, Special, Directory];
+        left_out.into_iter().map(|reason| self.of(reason)).sum()
+    }
+
     /// How many [`Reason::is_listed`] holds for.
     pub fn listed(&self) -> u64 {
         self.iter().filter(|(reason, _)| reason.is_listed()).map(|(_, count)| count).sum()

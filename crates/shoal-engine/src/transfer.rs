@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::{FAILURES_SHOWN, Neighbour, Run, commit_state};
+use crate::engine::{FAILURES_SHOWN, Neighbour, Run, commit_state, nothing_matched};
 use crate::error::{Error, Kind, Result};
 use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::private::PrivateDir;
@@ -89,14 +89,20 @@ impl Transfer {
     /// Runs to the end on threads of its own, which it joins. `observer` is called on this thread about every 50 ms;
     /// `Break` stops the run as Ctrl-C does: what is committed is kept and the same run goes on later.
     pub fn run(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Outcome {
-        let (allow, job) = (self.options.allow_different_listings, self.options.part.and(self.sink.journal_dir()));
+        let (options, job) = (self.options.clone(), self.options.part.and(self.sink.journal_dir()));
+        let allow = options.allow_different_listings;
         let (reading, writing) = (self.source.properties(), self.sink.properties());
         let advised = |text: &str| writing.advised(&reading.advised(text));
         let mut outcome = self.run_alone(observer);
         if let (Some(job), None, true) = (job, &outcome.error, outcome.report.complete) {
             // After its own lock is released: of two parts that end at once, one sees the other.
             match journal::difference(&job) {
-                Ok(None) => {}
+                Ok(None) => {
+                    // A part may have none of the objects, but not all of them.
+                    let sums = journal::sums(&job).ok().flatten().filter(|_| !options.allow_empty);
+                    outcome.error = sums.and_then(|(total, skips)| nothing_matched(&total, &skips, &options, None));
+                    outcome.report.complete = outcome.error.is_none();
+                }
                 Ok(Some(difference)) if allow && !difference.is_empty => {
                     outcome.report.notes.push(difference.to_error().why().to_owned());
                 }

@@ -100,13 +100,11 @@ fn a_path_a_glob_and_a_list_name_what_they_find() {
     symlink("d/c.txt", root.join("link")).unwrap();
     let (_, one) = run(FilesFrom::Path(root.join("link")), false);
     assert_eq!(one[&b"link"[..]], b"d/c.txt", "what a user typed is followed");
-    let (outcome, none) = run(glob("*.nothing"), false);
-    assert!(none.is_empty());
-    assert!(
-        outcome.report.notes.iter().any(|note| note == "no file matches \"*.nothing\""),
-        "{:?}",
-        outcome.report.notes
-    );
+    let nothing = files(glob("*.nothing"), false);
+    let transfer = Transfer::new(Arc::new(nothing), Arc::new(MemorySink::new()), TransferOptions::default());
+    let error = transfer.run(&mut |_| ControlFlow::Continue(())).error.unwrap();
+    assert_eq!(error.kind(), Kind::NothingMatched);
+    assert!(error.why().ends_with("/*.nothing\""), "{}", error.why());
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn run_class(kind: Kind, errno: Option<i32>) -> &'static str {
             Some(libc::EACCES | libc::EPERM) => "PermissionDeniedError",
             _ => "ConfigError",
         },
+        Kind::NothingMatched => "NothingMatchedError",
         Kind::Interrupted => "KeyboardInterrupt",
         // Also a kind that fails only objects: here it ended the run.
         _ => "RunError",

@@ -62,17 +62,8 @@ pub fn to_place(path: &Path, joined: Joined) -> Place {
 
 fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
     let (path, sessions, began, file_mode, births, folds, part) = place;
-    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole): Session| Interval {
-        low,
-        seen,
-        high,
-        barrier,
-        same_boot,
-        sound,
-        volatile,
-        superseded,
-        same_root,
-        whole,
+    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole): Session| {
+        Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole }
     };
     let sessions = sessions.into_iter().map(session).collect();
     let part = part.map(crate::options::part).transpose()?;

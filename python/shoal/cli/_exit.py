@@ -4,7 +4,7 @@
 |---|---|
 | 0 | all done; for `serve`, stopped by the user |
 | 1 | some objects failed, and the journal lists them; or parts of a job have listed different names |
-| 2 | the command line is wrong |
+| 2 | the command line is wrong, or nothing matches |
 | 3 | the run cannot continue: destination full, credentials, source away; or standard output cannot be written |
 | 130 | stopped by Ctrl-C; the same command resumes |
 | 143 | stopped by SIGTERM or SIGHUP; the same command resumes |

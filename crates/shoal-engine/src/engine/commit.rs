@@ -15,11 +15,12 @@ use super::in_flight_partition::Complete;
 use super::lane_partition::now_ms;
 use super::lease::Keeper;
 use super::message::{Gone, Message};
+use super::nothing_matched;
 use super::panicked::panicked;
 use super::retry_feeder::RetryFeeder;
 use super::shared::Shared;
 use crate::error::{Error, Kind, Result};
-use crate::journal::{Commit, Credited, Durable, Ending, Journal, MARK_ALL, Settled};
+use crate::journal::{Commit, Credited, Durable, Ending, Journal, MARK_ALL, Settled, Standing};
 use crate::options::Pass;
 use crate::poison::ignore_poison;
 use crate::sink::{DurabilityScope, Flush, Flushed, Sink, StateRow, WithdrawnObject};
@@ -68,10 +69,13 @@ pub(crate) struct Committer {
     ending: Ending,
     /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
     lists: bool,
+    /// The run has admitted something before this session, so that a listing without anything is none of its mistakes.
+    has_matched: bool,
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, keeper: Arc<Keeper>, mark: u64, lists: bool) -> Committer {
+    pub fn new(shared: Arc<Shared>, keeper: Arc<Keeper>, standing: &Standing, lists: bool) -> Committer {
+        let mark = standing.mark;
         Committer {
             retries: RetryFeeder::new(shared.clone(), keeper.clone()),
             shared,
@@ -87,6 +91,7 @@ impl Committer {
             committed: Credited::default(),
             ending: Ending::Sound,
             lists,
+            has_matched: standing.has_matched,
         }
     }
 
@@ -150,10 +155,34 @@ impl Committer {
         }
         self.withdraw(true)?;
         if self.lists && !self.shared.cancel.is_raised() && !self.shared.told.partial.load(Relaxed) {
+            self.judge()?;
             let seen = *ignore_poison(self.shared.told.seen.lock());
             self.keeper.write(|journal| journal.complete(now_ms() / 1000, seen))?;
         }
         Ok(())
+    }
+
+    /// A run that has selected nothing is not complete.
+    fn judge(&self) -> Result<()> {
+        let Shared { options, told, .. } = &*self.shared;
+        if options.allow_empty {
+            return Ok(());
+        }
+        let (total, skips) = {
+            let journal = self.keeper.journal();
+            (journal.totals(), journal.skips())
+        };
+        let unmatched = ignore_poison(told.unmatched.lock());
+        let pattern = unmatched.as_ref().map(|unmatched| &*unmatched.pattern);
+        match nothing_matched(&total, &skips, options, pattern) {
+            // A part may have none of the objects: all are judged together (`transfer.rs`).
+            Some(error) if !self.has_matched && (options.part.is_none() || pattern.is_some()) => Err(error),
+            Some(error) if self.has_matched => {
+                self.shared.note(&format!("{}; earlier, there were objects", error.why()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn receive(&mut self, message: Message) -> Result<()> {

@@ -128,12 +128,34 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()
     let cursor = known.cursor.clone().filter(|_| !known.compare);
     let mut listing = shared.source.list(cursor)?;
     listing.report_to(&shared.findings);
+    let (had_objects, compare) = (known.had_objects, known.compare);
     let listed = list_pages(runtime, shared, &mut *listing, known);
-    shared.listing_ended(listing.end());
-    listed
+    let end = listing.end();
+    // A pattern that has matched before may match nothing any more: old logs are removed.
+    let is_expected = end.unmatched.as_ref().is_some_and(|unmatched| !unmatched.is_bare);
+    shared.listing_ended(end);
+    let trusted = shared.source.properties().behind == Behind::Trusted;
+    match listed? {
+        true => Ok(()),
+        false if shared.cancel.is_raised() || !had_objects => Ok(()),
+        false if compare && (is_expected || trusted) => Err(Stopped::Changed),
+        false if is_expected || trusted => Ok(()),
+        false => {
+            let why = "the source is empty now, but had objects before: it may not be mounted";
+            Err(Error::new(Kind::JournalMismatch, why)
+                .hint("check it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
+                .into())
+        }
+    }
 }
 
-fn list_pages(runtime: &Runtime, shared: &Shared, listing: &mut dyn Listing, mut known: Known) -> Result<(), Stopped> {
+/// Whether there was anything.
+fn list_pages(
+    runtime: &Runtime,
+    shared: &Shared,
+    listing: &mut dyn Listing,
+    mut known: Known,
+) -> Result<bool, Stopped> {
     let mut chain = Key::default();
     let mut lists = false;
     let retried = || {
@@ -166,23 +188,14 @@ fn list_pages(runtime: &Runtime, shared: &Shared, listing: &mut dyn Listing, mut
             continue;
         }
         if !wait_for_room(shared) {
-            return Ok(());
+            return Ok(true);
         }
         hand_over(shared, partition, known.mark);
     }
-    if shared.cancel.is_raised() {
-        return Ok(());
-    }
-    if known.had_objects && !lists && shared.source.properties().behind != Behind::Trusted {
-        let why = "the source is empty now, but had objects before: it may not be mounted";
-        return Err(Error::new(Kind::JournalMismatch, why)
-            .hint("check it and run the same command again; `resume=\"restart\"` if it is empty on purpose")
-            .into());
-    }
-    if known.compare && chain != known.chain {
+    if lists && !shared.cancel.is_raised() && known.compare && chain != known.chain {
         return Err(Stopped::Changed); // it has become shorter, or ends where it was committed
     }
-    Ok(())
+    Ok(lists)
 }
 
 fn hand_over(shared: &Shared, partition: Partition, mark: u64) {

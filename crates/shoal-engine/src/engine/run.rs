@@ -217,7 +217,13 @@ impl Run {
             let note = "the listing of this run is not finished: run again without `resume=\"failed\"` to continue it";
             report.notes.push(note.into());
         }
-        let error = error.or_else(|| unbalanced(&report));
+        let mut error = error.or_else(|| unbalanced(&report));
+        if error.as_ref().is_some_and(|error| error.kind() == Kind::NothingMatched)
+            && !standing.has_matched
+            && let Err(broken) = journal.forget()
+        {
+            error = Some(broken);
+        }
         (report, error)
     }
 }

@@ -19,7 +19,7 @@ use crate::part::Seen;
 use crate::poison::ignore_poison;
 use crate::report::{Failure, archive_of, is_of_archives};
 use crate::sink::{Sink, SinkProperties, Wake};
-use crate::source::{Entry, ListingEnd, Source};
+use crate::source::{Entry, ListingEnd, Source, Unmatched};
 
 /// Connections of one lane before the next is put to work, where writing costs nothing.
 const LANE_FILL: usize = 32;
@@ -80,6 +80,8 @@ pub(crate) struct Told {
     pub partial: AtomicBool,
     /// What the listing has seen of the whole, if it counts that itself.
     pub seen: Mutex<Option<Seen>>,
+    /// The pattern that nothing matched.
+    pub unmatched: Mutex<Option<Unmatched>>,
     pub notes: Mutex<Vec<String>>,
     /// What the listing has left out, once it has ended.
     pub remarks: Mutex<Vec<String>>,
@@ -108,6 +110,7 @@ impl Shared {
     pub fn listing_ended(&self, end: ListingEnd) {
         self.told.partial.store(!end.is_whole, Relaxed);
         *ignore_poison(self.told.seen.lock()) = end.seen;
+        *ignore_poison(self.told.unmatched.lock()) = end.unmatched;
         *ignore_poison(self.told.remarks.lock()) = end.remarks;
     }
 

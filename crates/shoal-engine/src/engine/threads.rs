@@ -47,7 +47,7 @@ impl Threads {
         // Of a listing that was finished, only what is deferred is left.
         let listed = standing.completed_at.is_some();
         let lists = listed || shared.options.resume != Resume::Failed;
-        let committer = Committer::new(shared.clone(), keeper.clone(), standing.mark, lists);
+        let committer = Committer::new(shared.clone(), keeper.clone(), standing, lists);
         let committer = spawn(shared, "shoal-commit", move || committer.run(&messages, alive))?;
         let mut threads = Threads { lanes: Vec::new(), listing: None, committer, keeper: None, over, refused: false };
         if leased {

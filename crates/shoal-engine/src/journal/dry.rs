@@ -56,6 +56,8 @@ impl Journal {
         };
         journal.run = header.id;
         journal.progress = journal.load_progress(header.id)?;
+        let found = journal.scan().map_err(|error| journal.explain(error))?;
+        journal.has_matched = journal.has_admitted(&found.window);
         let mut notes = Vec::new();
         let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error))?;
         let anew = options.pass(&journal.progress);
@@ -65,7 +67,6 @@ impl Journal {
             let learnt = journal.progress.learnt;
             journal.progress = Progress { mark: MARK_ALL, pass, learnt, ..Progress::default() };
         } else {
-            let found = journal.scan().map_err(|error| journal.explain(error))?;
             failures = found.failures();
             journal.window = found.window;
         }

@@ -32,6 +32,8 @@ pub struct Journal {
     pub(super) window: BTreeMap<u64, Entry>,
     /// See [`super::Standing::had_objects`].
     pub(super) had_objects: bool,
+    /// See [`super::Standing::has_matched`].
+    pub(super) has_matched: bool,
     pub(super) failed: u64,
     pub(super) deferred: u64,
     /// Rows in the table of skipped names.

@@ -50,7 +50,7 @@ pub use commit::{Commit, Credited, Done, Due, Durable, Failed, Fold, Retried, Wi
 pub use failures::{Failures, Fate};
 pub use journal::Journal;
 pub use options::{DESTINATION, LAYOUT, Location, Machine, OpenOptions, PART, RunKey};
-pub use parts::{Difference, Membership, PartStatus, Parts, difference, parts};
+pub use parts::{Difference, Membership, PartStatus, Parts, difference, parts, sums};
 pub use rows::Sample;
 pub use session::Ending;
 pub use skipped::NAMES_MAX;

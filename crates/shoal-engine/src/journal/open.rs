@@ -104,6 +104,7 @@ impl Journal {
             progress: Progress::default(),
             window: BTreeMap::new(),
             had_objects: false,
+            has_matched: false,
             failed: 0,
             deferred: 0,
             left_out: 0,
@@ -156,6 +157,7 @@ impl Journal {
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
+        self.has_matched = self.has_admitted(&window);
         let pass = options.pass(&self.progress);
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match pass {
@@ -190,6 +192,13 @@ impl Journal {
             self.write(|_, transaction| Ok(header.write(transaction)?))?;
         }
         Ok(())
+    }
+
+    /// Whether an object was admitted in this pass, or may have been in an earlier one.
+    pub(super) fn has_admitted(&self, window: &BTreeMap<u64, Entry>) -> bool {
+        let mut sums = self.progress.clone();
+        window.values().for_each(|entry| sums.add(entry));
+        sums.listed > sums.skips.not_admitted() || sums.completed.is_some() || sums.before_pass > 0
     }
 
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {

@@ -28,7 +28,9 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
 use crate::fs::private::PrivateDir;
 use crate::name::{JOB, PARTS_DIR};
+use crate::options::Pass;
 use crate::part::{Part, Seen};
+use crate::report::{Counts, Skips};
 
 /// The version of the file `job`, and of the way in which names are divided.
 const FORMAT: u64 = 1;
@@ -270,6 +272,22 @@ fn named(indexes: &[u32]) -> String {
 /// As [`parts`].
 pub fn difference(destination: &Path) -> Result<Option<Difference>> {
     Ok(read(destination, false)?.and_then(|parts| parts.listings()))
+}
+
+/// What all parts together have counted in their first pass; `None` while one is not complete.
+///
+/// # Errors
+/// As [`parts`].
+pub fn sums(destination: &Path) -> Result<Option<(Counts, Skips)>> {
+    let Some(parts) = read(destination, false)? else { return Ok(None) };
+    let (mut total, mut skips) = (Counts::default(), Skips::default());
+    for part in &parts.parts {
+        let run = part.journal.as_ref().and_then(|journal| journal.runs.first());
+        let Some(run) = run.filter(|run| part.is_complete() && run.pass == Pass::First) else { return Ok(None) };
+        total.listed += run.totals.listed;
+        skips.join(&run.skips);
+    }
+    Ok((parts.parts.len() == parts.count as usize).then_some((total, skips)))
 }
 
 /// The numbers of the oldest and the newest pass over the source that parts have begun.

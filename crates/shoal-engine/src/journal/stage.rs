@@ -121,6 +121,16 @@ impl Journal {
         self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }
 
+    /// Forgets what was listed, of a run that has never admitted an object: the next session begins it anew, also with other
+    /// options.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn forget(&mut self) -> Result<()> {
+        self.reset(Progress::default())?;
+        self.put_progress(Progress { mark: 0, ..self.progress.clone() })
+    }
+
     fn reset(&mut self, next: Progress) -> Result<Standing> {
         let old = &self.progress;
         let (epoch, sessions) = (old.epoch + 1, old.sessions);

@@ -34,6 +34,8 @@ pub struct Standing {
     pub pass: Pass,
     /// An earlier pass over the source has found objects, or may have.
     pub had_objects: bool,
+    /// The run has admitted an object before, in this pass or in an earlier one, or may have.
+    pub has_matched: bool,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
     /// Objects that wait for a later retry.
@@ -66,6 +68,7 @@ impl Journal {
             completed_at: self.progress.completed,
             pass: self.progress.pass,
             had_objects: self.had_objects,
+            has_matched: self.has_matched,
             sessions: Vec::new(),
             deferred: self.deferred,
             learnt: self.progress.learnt,

@@ -229,11 +229,22 @@ pub struct ListingEnd {
     pub remarks: Vec<String>,
     /// All that a source has found which divides itself: what `Entries::seen` is for others.
     pub seen: Option<Seen>,
+    /// The pattern that selects its objects, if no file matched it.
+    pub unmatched: Option<Unmatched>,
+}
+
+/// A pattern that no file matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// As a user would write it, safe to print.
+    pub pattern: String,
+    /// There was nothing at all where it looks: what was there before may not be mounted.
+    pub is_bare: bool,
 }
 
 impl Default for ListingEnd {
     fn default() -> ListingEnd {
-        ListingEnd { is_whole: true, remarks: Vec::new(), seen: None }
+        ListingEnd { is_whole: true, remarks: Vec::new(), seen: None, unmatched: None }
     }
 }
 

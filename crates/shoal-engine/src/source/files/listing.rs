@@ -2,6 +2,7 @@
 //!
 //! Not here: the walk (`walk.rs`), the payload of a partition (`entries.rs`).
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::entries::{FileEntries, PayloadBuilder, of_locators};
@@ -9,10 +10,11 @@ use super::paths::Paths;
 use super::prefetch::SLOW;
 use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
+use crate::display::escape;
 use crate::error::Result;
 use crate::partition::{Cursor, Key, Partition};
 use crate::source::pages::Pages;
-use crate::source::{BoxFuture, Entries, Listing, ListingEnd};
+use crate::source::{BoxFuture, Entries, Listing, ListingEnd, Unmatched};
 
 /// Most entries of a partition: as in a page of a list/get service, few enough that a kill costs little and that two
 /// lanes share a small tree.
@@ -64,9 +66,6 @@ impl TreeListing {
                 }
                 Step::Nothing => {}
                 Step::End => {
-                    if let (Selection::Walk(Some(pattern)), false) = (&self.tree.selection, self.any) {
-                        self.walk.skip_stats.unmatched(pattern.text());
-                    }
                     let rest = (self.builder.len() > 0).then(|| self.builder.take());
                     return Ok(rest.map(|payload| self.pages.number(partition(payload), cursor)));
                 }
@@ -85,7 +84,20 @@ impl Listing for TreeListing {
     }
 
     fn end(&mut self) -> ListingEnd {
-        ListingEnd { remarks: self.walk.skip_stats.remarks(self.tree.follow), ..ListingEnd::default() }
+        let unmatched = match &self.tree.selection {
+            Selection::Walk(Some(pattern)) if !self.any => {
+                let (mut is_bare, path) = (true, self.tree.path.join(pattern.text()));
+                // What cannot be listed has failed already.
+                let _ = self.tree.root.names(|_| {
+                    is_bare = false;
+                    Ok(())
+                });
+                Some(Unmatched { pattern: escape(path.as_os_str().as_bytes()), is_bare })
+            }
+            _ => None,
+        };
+        let remarks = self.walk.skip_stats.remarks(self.tree.follow);
+        ListingEnd { remarks, unmatched, ..ListingEnd::default() }
     }
 }
 

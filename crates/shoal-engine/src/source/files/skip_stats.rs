@@ -25,8 +25,6 @@ pub(super) struct SkipStats {
     named: Vec<String>,
     /// Whether the source has a `.shoal` directory, left by a run that wrote to it.
     ours: bool,
-    /// The glob, if nothing matched it.
-    unmatched: Option<String>,
 }
 
 impl SkipStats {
@@ -49,16 +47,8 @@ impl SkipStats {
         }
     }
 
-    /// Records that nothing matched the glob.
-    pub fn unmatched(&mut self, glob: &str) {
-        self.unmatched = Some(escape(glob.as_bytes()));
-    }
-
     pub fn remarks(&self, follow: bool) -> Vec<String> {
         let mut remarks = Vec::new();
-        if let Some(glob) = &self.unmatched {
-            remarks.push(format!("no file matches \"{glob}\""));
-        }
         let counts = ODD.iter().zip(self.odd).filter(|(_, count)| *count > 0);
         let counted: Vec<String> =
             counts.map(|((_, one, more), count)| format!("{count} {}", if count == 1 { one } else { more })).collect();
