@@ -285,21 +285,46 @@ def test_what_newcomers_type_is_answered_with_what_to_type(shoal: Command, line:
         ("copy", "-t", "pass the destination as the last argument; modification times are kept"),
         ("copy", "-u", "use --update"),
         ("copy", "-x", "use --exclude"),
+        ("copy", "-H", "use --header"),
+        ("copy", "-i", "use --urls"),
         ("generate", "-P", "use --workers"),
+        ("generate", "-n", "pass the number of ids as the second argument"),
+        ("generate", "-u", "use --restart"),
         ("generate", "-o", "pass the destination as the last argument"),
         ("read", "-P", "use --workers"),
+        ("read", "-a", "every file is read"),
         ("read", "-c", "`shoal verify` compares checksums"),
         ("read", "-n", "shoal read writes nothing"),
         ("read", "-o", "shoal read writes nothing"),
         ("read", "-u", "shoal read --help lists the options"),
         ("read", "-x", "use --exclude"),
+        ("records", "-C", "without --format"),
+        ("records", "-P", "use --workers"),
+        ("records", "-n", "use --head N"),
+        ("records", "-o", "use --to OUT"),
+        ("records", "-t", "use --format"),
+        ("records", "-u", "shoal records --help lists the options"),
+        ("serve", "-C", "the service speaks only HTTP"),
+        ("serve", "-P", "requests are answered in parallel"),
+        ("serve", "-b", "use --host"),
+        ("serve", "-p", "use --port"),
+        ("serve", "-u", "clients can only read"),
+        ("serve", "-x", "shoal serve --help lists the options"),
+        ("status", "-j", "use --json"),
+        ("status", "-n", "use --failures N"),
+        ("status", "-o", "redirect the output"),
+        ("status", "-w", "watch shoal status DST"),
+        ("status", "-x", "shoal status --help lists the options"),
         ("unzip", "-C", "use -d DIR"),
         ("unzip", "-P", "shoal cannot unpack encrypted entries"),
         ("unzip", "-a", "entries are written byte for byte"),
+        ("unzip", "-p", "entries are written to files"),
         ("unzip", "-o", "use --overwrite always"),
         ("unzip", "-t", "use --test"),
         ("unzip", "-u", "use --update"),
         ("unzip", "-x", "archives are unpacked without a flag; to leave out entries, use --exclude"),
+        ("verify", "-a", "use --checksum sha256"),
+        ("verify", "-c", "pass the manifest as the second argument"),
         ("verify", "-o", "shoal verify --help lists the options"),
     ],
 )
@@ -326,6 +351,15 @@ def test_workers_that_took_an_argument_are_named_when_it_is_missing(shoal: Comma
     assert error.startswith("error: missing argument")
     assert hint.startswith("hint: -j is --workers, and took 'a.zip' as its number")
     assert "lists the options" in shoal.run("copy", "-j", "2", "out").stderr
+
+
+@pytest.mark.parametrize("line", ["unzip -j a.zip b.zip -d out", "copy -j a b out", "read -j a b"])
+def test_workers_that_took_an_argument_are_named_when_enough_are_left(shoal: Command, line: str) -> None:
+    error, hint = shoal.run(*line.split()).stderr.splitlines()
+    assert error.startswith('error: --workers must be "auto" or a whole number, got')
+    assert hint.startswith("hint: -j is --workers")
+    assert ("entries always keep their directories" in hint) == line.startswith("unzip")
+    assert not (shoal.directory / "out").exists()
 
 
 def test_a_run_that_fails_says_so_on_two_lines(shoal: Command, tree: Path) -> None:

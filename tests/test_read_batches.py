@@ -88,6 +88,22 @@ def test_a_batch_size_is_exact_until_the_last(
     check(pyarrow.concat_tables([first, pyarrow.table(begun)]), objects)
 
 
+def test_a_reader_is_a_stream_for_libraries_of_tables(tmp_path: Path, objects: dict[str, bytes]) -> None:
+    tree = tmp_path / "tree"
+    check(pyarrow.table(package.read(tree)), objects)
+    polars = pytest.importorskip("polars")
+    assert sorted(polars.DataFrame(package.read(tree))["name"]) == sorted(objects)
+    duckdb = pytest.importorskip("duckdb")
+    found = package.read(tree)
+    assert duckdb.sql("SELECT sum(size) FROM found").fetchall() == [(sum(map(len, objects.values())),)]
+    assert found.report is not None
+    assert found.report.ok
+    begun = package.read(tree)
+    next(begun)
+    with pytest.raises(package.ConfigError, match="being read already"):
+        pyarrow.table(begun)
+
+
 def test_a_second_pass_is_refused_and_not_empty(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x")
 
@@ -119,6 +135,11 @@ def test_a_second_pass_is_refused_and_not_empty(tmp_path: Path) -> None:
             list(batches)
         with pytest.raises(package.ConfigError, match="was turned into batches"):
             list(reader)
+
+    reader = package.read(tmp_path)
+    assert len(pyarrow.table(reader)) == 1
+    with again():
+        pyarrow.table(reader)
 
     with package.read(tmp_path) as reader:
         pass

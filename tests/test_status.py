@@ -137,6 +137,23 @@ def test_two_runs_into_one_destination_are_two_runs(shoal: Command, service: Ser
     assert f"{second} into out" in text
 
 
+def test_an_attempt_that_listed_nothing_is_not_shown_and_does_not_bind(shoal: Command, service: Service) -> None:
+    url = service(synthetic="10:10").url
+    mistyped = ("copy", url, "out", "--list-path", "/lsit")
+    assert shoal.run(*mistyped).returncode == 3
+    assert shoal.run(*mistyped, "--include", "*9").returncode == 3
+
+    assert package.status(shoal.directory / "out").runs == ()
+    done = shoal.run("status", "out", "--exit-code")
+    assert (done.returncode, done.stdout) == (1, "out: no run has listed anything yet\n")
+    assert shoal.run("copy", url, "out", "--include", "*9").returncode == 0
+    text = shoal.run("status", "out", "--exit-code")
+    assert text.returncode == 0
+    assert "lsit" not in text.stdout
+    assert "1 written" in text.stdout
+    assert "other options" in shoal.run("copy", url, "out").stderr, "a run that has listed something binds"
+
+
 def test_the_history_of_rates_is_drawn(shoal: Command, service: Service) -> None:
     shoal.run("copy", service(synthetic="3000:100").url, "out", "--limit-rate", "75kB")
     text = shoal.run("status", "out", PYTHONUTF8="1").stdout

@@ -314,6 +314,9 @@ class Reader:
             1000
         """
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Returns `batches()` as a stream capsule, for `polars.DataFrame(reader)` and `pyarrow.table(reader)`."""
+
     def close(self) -> None:
         """Stops the run if it has not ended, and waits for its threads."""
 

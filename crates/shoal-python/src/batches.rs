@@ -213,7 +213,7 @@ impl Batches {
 
     /// All batches that are still to come, as a capsule; taking from it needs no interpreter.
     #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
+    pub fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,

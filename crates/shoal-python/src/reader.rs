@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyCapsule, PyDict};
 use shoal_engine::options::Durability;
 use shoal_engine::sink::Sink;
 use shoal_engine::sink::deliver::{Chunk, Deliver, DeliverSink, Delivery, Next};
@@ -48,6 +48,8 @@ pub struct Reader {
     ended: Mutex<Option<Py<PyAny>>>,
     /// Its objects come as batches.
     batched: AtomicBool,
+    /// It is an Arrow stream itself.
+    streams: AtomicBool,
 }
 
 struct Recipe {
@@ -338,6 +340,7 @@ impl Reader {
             teller: Mutex::new(Teller::new(progress)),
             ended: Mutex::new(Some(ended)),
             batched: AtomicBool::new(false),
+            streams: AtomicBool::new(false),
         })
     }
 
@@ -412,6 +415,22 @@ impl Reader {
         reader.batched.store(true, Relaxed);
         drop(recipe);
         Ok(Batches::new(slf, batch_size))
+    }
+
+    /// The stream of `batches()`, so that a table can be made of the reader itself: Polars would iterate over it twice.
+    /// DuckDB asks for a stream only to see the columns, so it can be asked for until one is read.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        slf: Py<Self>,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let batches = match slf.get().streams.load(Relaxed) {
+            false => Reader::batches(slf.clone_ref(py), py, None, None)?,
+            true => Batches::new(slf.clone_ref(py), None),
+        };
+        slf.get().streams.store(true, Relaxed);
+        batches.__arrow_c_stream__(py, requested_schema)
     }
 
     /// Stops the run, if it is still going, and waits until its threads have ended.

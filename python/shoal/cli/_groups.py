@@ -42,23 +42,63 @@ ELSEWHERE = {
     "copy": {
         **dict.fromkeys(("--recursive", "-r", "-R"), "directories are always copied with their contents"),
         **dict.fromkeys(
-            ("--archive", "-a"),
+            ("--archive", "-a", "-p"),
             "permissions and modification times are kept without a flag; links and owners are not",
         ),
         **dict.fromkeys(("--checksum", "-c"), "--update compares size and time; `shoal verify` compares checksums"),
         "--delete": "shoal deletes nothing at the destination; rsync can",
         "-C": "run the same command again to resume",
+        "-H": "use --header",
         "-P": "progress is shown, and the same command resumes; for more objects at once, use --workers",
         **dict.fromkeys(("-O", "-d", "-o"), _LAST),
+        "-i": "use --urls if the source is a list of URLs; files are replaced only with --overwrite always",
         "-t": f"{_LAST}; modification times are kept without a flag",
         "-x": "use --exclude to leave out names; --per-host limits the connections to a host",
     },
-    "generate": {"-o": _LAST},
+    # seq, make, parallel
+    "generate": {
+        "-n": "pass the number of ids as the second argument",
+        "-o": _LAST,
+        "-u": "use --restart to do everything again and compare",
+    },
     # cat, head, sha256sum
     "read": {
         **dict.fromkeys(("--recursive", "-r", "-R"), "directories are always read with their contents"),
+        "-a": "every file is read, also hidden ones",
         "-c": "`shoal verify` compares checksums",
         **dict.fromkeys(("-n", "-o"), "shoal read writes nothing; use shoal copy to keep the objects"),
+    },
+    # xxd, od, hexdump, head, wc
+    "records": {
+        **dict.fromkeys(("-C", "-x"), "without --format, records are shown in hex"),
+        "-a": "use --head all",
+        "-c": "use --count for the number of records, or --columns for some of their fields",
+        **dict.fromkeys(("-f", "-t"), "use --format"),
+        "-l": "use --count",
+        "-n": "use --head N",
+        "-o": "use --to OUT",
+        "-s": "use --offset",
+        "-w": "use --size for the bytes of a record",
+    },
+    # http.server, http-server, miniserve
+    "serve": {
+        **dict.fromkeys(("-p", "-l", "--listen"), "use --port"),
+        **dict.fromkeys(("-b", "--bind", "-a", "-i"), "use --host"),
+        **dict.fromkeys(("-d", "--directory"), "pass the directory as the argument"),
+        **dict.fromkeys(("-u", "-w"), "clients can only read: the service accepts no uploads"),
+        "-C": "the service speaks only HTTP; for HTTPS, put a proxy in front of it",
+        **dict.fromkeys(("-j", "-P", "--workers"), "requests are answered in parallel without a flag"),
+        "-n": "use --synthetic to serve objects without files",
+        "-o": "open the URL that is printed",
+    },
+    # git, watch
+    "status": {
+        "-C": "pass the destination as the argument",
+        **dict.fromkeys(("-a", "-v", "--verbose"), "use --failures all, and --skipped all"),
+        "-j": "use --json",
+        "-n": "use --failures N",
+        "-o": "redirect the output: shoal status DST > FILE",
+        "-w": "watch shoal status DST repeats it",
     },
     # Info-ZIP, tar, 7z
     "unzip": {
@@ -67,8 +107,16 @@ ELSEWHERE = {
         "-a": "entries are written byte for byte; shoal converts no text",
         "-f": "pass archives without a flag; to replace files, use --overwrite always",
         "-o": "use --overwrite always to replace files, and -d DIR to name the directory",
+        "-p": "entries are written to files; in Python, shoal.read('zip:ARCHIVE') returns them",
         "-t": "use --test to check every entry, or --list to list them",
         "-x": "archives are unpacked without a flag; to leave out entries, use --exclude",
+    },
+    # sha256sum, shasum
+    "verify": {
+        "-a": "use --checksum sha256",
+        **dict.fromkeys(("-b", "-t"), "files are read byte for byte"),
+        "-c": "pass the manifest as the second argument: shoal verify DIR SHA256SUMS",
+        "-n": "shoal verify changes nothing",
     },
 }
 
@@ -91,7 +139,35 @@ class Option(click.Option):
         )
 
 
-class Command(click.Command):
+class Hinting(click.Command):
+    """A command that says what to type for a flag of another program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line."""
+        message = None
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = {flag for param in self.params for flag in param.opts}
+            meant = (_EVERYWHERE | ELSEWHERE.get(self.name or "", {})).get(error.option_name)
+            if meant is not None and known.issuperset(re.findall(r"(?<!\S)--?[a-z][a-z-]*", meant)):
+                raise Usage(f"no such option: {error.option_name}", hint=meant, ctx=ctx) from None
+            raise
+        except click.MissingParameter as error:
+            message, rest = error, []
+        taken = ctx.params.get("workers")
+        given = ctx.get_parameter_source("workers") is click.core.ParameterSource.COMMANDLINE
+        if given and isinstance(taken, str) and taken != "auto":
+            hint = f"-j is --workers, and took {taken!r} as its number: write -j 8, or leave it out"
+            kept = "; entries always keep their directories" if self.name == "unzip" else ""
+            why = message.format_message() if message else f'--workers must be "auto" or a whole number, got {taken!r}'
+            raise Usage(why, hint=hint + kept, ctx=ctx)
+        if message:
+            raise message
+        return rest
+
+
+class Command(Hinting):
     """A command that shows its options in groups, some of them only with `--help-all`."""
 
     def __init__(self, *given: Any, later: tuple[str, ...] = (), **more: Any) -> None:
@@ -129,23 +205,6 @@ class Command(click.Command):
             if group in groups and group not in self._later:
                 with formatter.section(group):
                     formatter.write_dl([(flag.ljust(FIRST_COLUMN), text) for flag, text in groups[group]])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the command line; for a flag of another program, says what to type instead."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            known = {flag for param in self.params for flag in param.opts}
-            meant = (_EVERYWHERE | ELSEWHERE.get(self.name or "", {})).get(error.option_name)
-            if meant is not None and known.issuperset(re.findall(r"(?<!\S)--?[a-z][a-z-]*", meant)):
-                raise Usage(f"no such option: {error.option_name}", hint=meant, ctx=ctx) from None
-            raise
-        except click.MissingParameter as error:
-            taken = ctx.params.get("workers")
-            if isinstance(taken, str) and taken != "auto":
-                hint = f"-j is --workers, and took {taken!r} as its number: write -j 8, or leave it out"
-                raise Usage(error.format_message(), hint=hint, ctx=ctx) from None
-            raise
 
 
 class Usage(click.UsageError):

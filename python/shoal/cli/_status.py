@@ -121,6 +121,13 @@ def skipped_as_csv(run: RunStatus) -> None:
     out_csv(("skipped", one.name, one.reason, _reason_text(one.reason), "", run.source) for one in run.skipped)
 
 
+def no_runs(status: Status) -> None:
+    """Prints that no run has listed anything."""
+    owner = status.owner
+    running = owner and f"pid {owner.pid} on {owner.host} lists its source; nothing is committed yet"
+    out(f"{status.path}: {running or 'no run has listed anything yet'}")
+
+
 def run_status(status: Status, run: RunStatus) -> None:
     """Prints one run of a journal with its failures."""
     total, owner = run.total, status.owner

@@ -12,6 +12,7 @@ import shoal
 from shoal._progress import count_text, size_text
 from shoal._records.arguments import Tail
 from shoal.cli import _display, _exit
+from shoal.cli._groups import Hinting
 from shoal.cli._summary import shown_name
 
 SIZES = (16,)  # bytes of a record in the hex view without --size
@@ -42,7 +43,9 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     return int(value)
 
 
-@click.command("records", short_help="Show, filter and sum fixed-size records in flat files.", epilog=EXAMPLES)
+@click.command(
+    "records", cls=Hinting, short_help="Show, filter and sum fixed-size records in flat files.", epilog=EXAMPLES
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--format", "layout", metavar="FORMAT", help="Format of a record, as in Python's struct module, such as '<QII'."

@@ -9,6 +9,7 @@ import click
 
 import shoal
 from shoal.cli import _display, _exit
+from shoal.cli._groups import Hinting
 
 EXAMPLES = """\b
 Examples:
@@ -20,7 +21,7 @@ Examples:
 """
 
 
-@click.command("serve", short_help="Serve a directory, or synthetic objects, over HTTP.", epilog=EXAMPLES)
+@click.command("serve", cls=Hinting, short_help="Serve a directory, or synthetic objects, over HTTP.", epilog=EXAMPLES)
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--synthetic",

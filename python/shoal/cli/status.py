@@ -12,6 +12,7 @@ import click
 import shoal
 from shoal import _shoal
 from shoal.cli import _display, _exit, _status
+from shoal.cli._groups import Hinting
 
 if TYPE_CHECKING:
     from shoal._report import Status
@@ -35,7 +36,7 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     return int(value)
 
 
-@click.command("status", short_help="Show what is done, what failed and why.", epilog=EXAMPLES)
+@click.command("status", cls=Hinting, short_help="Show what is done, what failed and why.", epilog=EXAMPLES)
 @click.argument("path", metavar="DST", type=click.Path())
 @click.option(
     "--failures", default="5", show_default=True, metavar="N|all", callback=_how_many, help="Number of failures shown."
@@ -122,7 +123,7 @@ def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: 
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
     elif not status.runs and not status.parts and not as_csv:
-        _display.out(f"{path}: a run has just started, and nothing is committed yet")
+        _status.no_runs(status)
 
 
 def _printer(source: str, *, as_csv: bool, as_json: bool) -> _status.Printer:

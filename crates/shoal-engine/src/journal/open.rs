@@ -147,7 +147,7 @@ impl Journal {
         passes: (u64, u64),
         notes: &mut Vec<String>,
     ) -> Result<()> {
-        let Some(Known { mut header, differences, other_secrets }) = self.find_run(key, options)? else {
+        let Some(Known { mut header, has_begun, differences, other_secrets }) = self.find_run(key, options)? else {
             return self.begin_run(key);
         };
         self.run = header.id;
@@ -182,7 +182,9 @@ impl Journal {
             notes.push(note.to_owned());
         }
         if !differences.is_empty() {
-            notes.push(format!("options differ from those of earlier sessions: {differences}"));
+            if has_begun {
+                notes.push(format!("options differ from those of earlier sessions: {differences}"));
+            }
             header.options = key.options.clone();
         }
         if other_secrets {
@@ -217,19 +219,22 @@ impl Journal {
         let Some(header) = headers.into_iter().find(is_it) else { return Ok(None) };
         refuse_directories(&header.options).map_err(|error| self.explain(error.into()))?;
         let differences = differences(&header.options, &key.options).join(", ");
+        let has_begun =
+            self.connection().and_then(|store| header.has_begun(store)).map_err(|error| self.explain(error))?;
+        let binds = has_begun && options.resume.pass().is_none();
         let refused = |why: String, hint| Err(self.explain(Error::new(Kind::JournalMismatch, why).hint(hint).into()));
-        if !differences.is_empty() && options.resume.pass().is_none() {
+        if !differences.is_empty() && binds {
             let why = format!("a run from this source was started with other options: {differences}");
             return refused(why, "use the same options, or `resume=\"update\"` to continue with the new ones");
         }
         let other_secrets = !header.has_secrets(&key.secrets);
-        if other_secrets && options.resume.pass().is_none() && options.resume != Resume::Relist {
+        if other_secrets && binds && options.resume != Resume::Relist {
             let why = "a query parameter of the source has another value than when this run started";
             let hint =
                 "use the same value, or `resume=\"relist\"` to list again with the new one and skip what is committed";
             return refused(why.to_owned(), hint);
         }
-        Ok(Some(Known { header, differences, other_secrets }))
+        Ok(Some(Known { header, has_begun, differences, other_secrets }))
     }
 
     fn begin_run(&mut self, key: &RunKey) -> Result<()> {
@@ -376,6 +381,8 @@ impl Journal {
 /// A run in a journal.
 pub(super) struct Known {
     pub header: Header,
+    /// See [`Header::has_begun`].
+    pub has_begun: bool,
     /// How its options differ from those given now.
     pub differences: String,
     pub other_secrets: bool,

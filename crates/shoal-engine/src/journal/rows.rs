@@ -68,6 +68,17 @@ impl Header {
         Ok(headers)
     }
 
+    /// Whether anything was listed: no partition is handed out before the mark is above it. Otherwise the run is an attempt,
+    /// such as one with a mistyped address. A damaged row counts as begun, so that it is reported.
+    pub(super) fn has_begun(&self, connection: &Connection) -> Result<bool, JournalError> {
+        let is_attempt = |progress: Progress| {
+            progress.mark == 0 && progress.cursor.is_none() && progress.completed.is_none() && progress.listed == 0
+        };
+        let sql = "SELECT EXISTS (SELECT 1 FROM done WHERE run = ?1) OR EXISTS (SELECT 1 FROM failure WHERE run = ?1)";
+        Ok(!Progress::load(connection, self.id)?.is_some_and(is_attempt)
+            || connection.query_row(sql, [self.id], |row| row.get(0))?)
+    }
+
     pub(super) fn write(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
         let row = sealed([], self.columns(), Sum::of("run", &[]));
         connection.execute("INSERT OR REPLACE INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", row).map(drop)

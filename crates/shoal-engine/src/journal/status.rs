@@ -23,7 +23,7 @@ use crate::report::{Counts, Skipped, Skips, is_of_archives};
 pub struct Status {
     /// The process that uses it now.
     pub owner: Option<Owner>,
-    /// Its runs, the oldest first.
+    /// Its runs that have listed something, the oldest first.
     pub runs: Vec<RunStatus>,
     pub(super) connection: Connection,
 }
@@ -141,10 +141,15 @@ fn look(connection: &Connection) -> Result<Vec<RunStatus>, JournalError> {
         return Ok(Vec::new()); // a run has just created it
     }
     schema::check(&moment)?;
-    Header::load_all(&moment)?.into_iter().map(|header| look_at(&moment, header)).collect()
+    let runs = Header::load_all(&moment)?.into_iter().map(|header| look_at(&moment, header));
+    runs.filter_map(Result::transpose).collect()
 }
 
-fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, JournalError> {
+/// Nothing for an attempt that has listed nothing: nothing of it is left to do.
+fn look_at(connection: &Connection, header: Header) -> Result<Option<RunStatus>, JournalError> {
+    if !header.has_begun(connection)? {
+        return Ok(None);
+    }
     let progress = Progress::load(connection, header.id)?
         .ok_or_else(|| JournalError::damaged("the row with the run's progress is damaged"))?;
     let (failed, deferred) = connection.query_row(
@@ -163,7 +168,7 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         }
     }
     let samples = Sample::load(connection, header.id)?.into_iter().flatten().collect();
-    Ok(RunStatus {
+    Ok(Some(RunStatus {
         source: header.source,
         options: header.options,
         started: header.started,
@@ -179,5 +184,5 @@ fn look_at(connection: &Connection, header: Header) -> Result<RunStatus, Journal
         samples,
         id: header.id,
         epoch: progress.epoch,
-    })
+    }))
 }

@@ -1,6 +1,6 @@
 //! Looking at a journal from outside.
 
-use shoal_engine::journal::{Commit, Durable, Fate, Machine, OpenOptions, status};
+use shoal_engine::journal::{Commit, Durable, Fate, Journal, Location, Machine, OpenOptions, status};
 use shoal_engine::{Counts, Kind};
 
 use crate::{commit, done, failed, fast_dir, fold, open, open_with};
@@ -60,6 +60,37 @@ fn looking_never_gets_in_the_way_of_a_run() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(status(dir.path()).unwrap().runs[0].totals.listed, 500);
+}
+
+#[test]
+fn only_runs_that_have_listed_something_are_shown_and_bind() {
+    let (dir, mut other) = (fast_dir(), crate::run_key());
+    let place = Location::Directory(dir.path().to_owned());
+    other.options[1].1 = "50".to_owned();
+    let (mut journal, _) = open(dir.path());
+    journal.begin_session(Some(1), false).unwrap();
+    drop(journal); // killed before the first page
+    assert_eq!(status(dir.path()).unwrap().runs.len(), 0);
+
+    let (mut journal, standing) = Journal::open(&place, &other, &OpenOptions::default()).unwrap();
+    assert_eq!((standing.sessions.len(), standing.notes.len()), (1, 0), "the attempt goes on with the new options");
+    journal.mark(1).unwrap();
+    drop(journal);
+    let runs = status(dir.path()).unwrap().runs;
+    assert_eq!((runs.len(), &runs[0].options), (1, &other.options), "a lane may have begun");
+    assert!(open_with(dir.path(), &OpenOptions::default()).is_err());
+
+    for work in [
+        (|journal| drop(journal.commit(&commit(vec![done(0, vec![])]), Durable::All).unwrap())) as fn(&mut Journal),
+        |journal| journal.complete(1, None).unwrap(),
+        |journal| drop(journal.reset_listing().unwrap()),
+    ] {
+        let dir = fast_dir();
+        let (mut journal, _) = open(dir.path());
+        work(&mut journal);
+        drop(journal);
+        assert_eq!(status(dir.path()).unwrap().runs.len(), 1);
+    }
 }
 
 #[test]
