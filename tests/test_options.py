@@ -76,7 +76,7 @@ def test_each_option_of_a_source_or_a_destination_has_a_flag_of_copy() -> None:
 @pytest.mark.parametrize(
     ("command", "function", "more", "without"),
     [
-        (copy_command, _api.copy, {"help_all", "is_list"} | RESUME | CLUSTER, {"resume"}),
+        (copy_command, _api.copy, {"help_all", "is_list"} | RESUME | {"once"} | CLUSTER, {"resume"}),
         (read_command, _read.read, {"help_all", "is_list", "checksum"}, {"chunk_size"}),
         (unzip_command, _unzip.unzip, {"directory", "test", "listed"} | RESUME | CLUSTER, {"resume"}),
         (generate_command, _generate.generate, {"retry_failed", "restart"} | CLUSTER, {"resume"}),

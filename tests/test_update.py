@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,7 +104,9 @@ def test_options_that_are_not_bound_can_be_added_on_a_resume(tmp_path: Path) -> 
     make(tmp_path / "source", range(10), "old")
     assert package.copy(tmp_path / "source", tmp_path / "out", keep_times=False).written == 10
     os.utime(tmp_path / "source/file-0000", (1_000_000_000, 1_000_000_000))
-    assert package.copy(tmp_path / "source", tmp_path / "out", keep_times=True, overwrite="always").completed_before
+    assert package.copy(
+        tmp_path / "source", tmp_path / "out", keep_times=True, overwrite="always", resume="once"
+    ).completed_before
     report = package.copy(tmp_path / "source", tmp_path / "out", resume="update", keep_times=True)
     assert (report.failed, report.written) == (0, 10), report  # the bytes are the same; now the times arrive
     assert (tmp_path / "out/file-0000").stat().st_mtime == 1_000_000_000
@@ -138,10 +141,68 @@ def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Comman
     make(tmp_path / "source", range(3), "old")
     source = tmp_path / "source"
     assert shoal.run("copy", source, "out").returncode == 0
-    assert "the source was not listed again (use --update)" in shoal.run("copy", source, "out").stderr
-    updated = shoal.run("copy", source, "out", "--update")
+    updated = shoal.run("copy", source, "out")
     assert "3 skipped (3 unchanged)" in updated.stderr, updated.stderr
-    assert ", 3 objects;" in shoal.run("copy", source, "out").stderr
+    assert "nothing to do: complete since" in shoal.run("copy", source, "out", "--once").stderr
+    # What is not a tree is not listed again by itself.
+    paths = [source / "file-0000", source / "file-0001"]
+    for destination, advice in (("list", 'resume="update"'), ("parquet:rows", "use a new directory")):
+        target = destination.replace("rows", str(tmp_path / "rows")) if ":" in destination else tmp_path / destination
+        assert package.copy(paths, target).not_listed is None
+        with pytest.warns(package.ShoalWarning, match=advice) as caught:
+            report = package.copy(paths, target)
+        assert report.completed_before
+        assert advice in (report.not_listed or "")
+        assert caught[0].filename == __file__, "it points to the caller"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert package.copy(paths, target, resume="once").not_listed is None
+    (tmp_path / "paths").mkdir()
+    for _ in range(2):
+        quiet = shoal.run("copy", source / "file-0000", tmp_path / "paths", "-q")
+    assert "the source was not listed again; to copy what is new, use --update" in quiet.stderr
+
+
+def test_a_copy_that_was_edited_stays_and_is_counted_while_its_source_is_unchanged(tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    make(source, range(6), "old")
+    assert package.copy(source, out).ok
+    (out / "file-0001").write_text("mine")
+    (out / "file-0002").write_text("mine, too")
+    make(source, range(2, 3), "new")
+    (out / "file-0003").chmod(0o600)  # not its bytes
+    (out / "file-0004").unlink()
+    report = package.copy(source, out, on_error="record")
+    assert (report.written, report.skipped, report.unchanged, report.failed) == (1, 4, 2, 1), report
+    assert [(one.name, one.kind) for one in report.failures] == [("file-0002", "exists")], "both have changed"
+    (run,) = package.status(out).runs
+    assert run.skipped_by["edited"] == 1
+    assert (out / "file-0001").read_text() == "mine"
+    assert any("1 copy was changed at the destination" in note for note in report.notes)
+    report = package.copy(source, out, overwrite="always")
+    assert report.ok
+    assert tree(out) == tree(source)
+
+
+def test_a_backup_that_was_killed_ten_times_is_right_with_the_same_command(shoal: Command, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", shoal.directory / "out"
+    make(source, range(1_500), "old")
+    for turn in range(10):
+        make(source, range(turn * 100, turn * 100 + 300), f"turn {turn}")
+        killed = shoal.start("copy", source, out, "--limit-rate", "100kB", "--workers", "2")
+        seen = len(tree(out)) if out.is_dir() else 0
+        wait_until(lambda: killed.poll() is not None or changed(out, seen, turn))  # noqa: B023
+        killed.send_signal(signal.SIGKILL)
+        killed.wait(timeout=PATIENCE)
+    for _ in range(2):  # a first copy goes on where it was, and is updated by the next one
+        assert shoal.run("copy", source, out).returncode == 0
+    assert tree(out) == tree(source)
+
+
+def changed(out: Path, seen: int, turn: int) -> bool:
+    """Whether a run has written something new."""
+    first = out / f"file-{turn * 100:04}"
+    return out.is_dir() and (len(list(out.iterdir())) > seen + 20 or (first.exists() and has(first, f"turn {turn}")))
 
 
 def test_what_keeps_no_names_cannot_be_updated(tmp_path: Path) -> None:
