@@ -64,6 +64,7 @@ def unzip(
     allow_empty: bool = False,
     ignore_vanished: bool = False,
     max_failures: int | None = None,
+    keep_going: bool | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
@@ -128,7 +129,11 @@ def unzip(
         allow_empty: Accept that nothing matches: a glob without a file, patterns that leave out all objects, a tree of
             links. By default it is an error, until the job has copied something once.
         ignore_vanished: Count objects that were listed but are gone as skipped, not as failed.
-        max_failures: Stop the run when more objects than this have failed.
+        max_failures: Stop the run when more objects than this have failed. By default it stops only if 100 objects from
+            a network or of a program have failed in the same way and nothing has succeeded, in a list of many hosts on
+            ten of them.
+        keep_going: Do not stop if the first 100 objects fail in the same way. It is the default with
+            `on_error="record"`.
         workers: Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         nice: Leave the machine to others: use at most half of the cores, at the lowest I/O priority and a low priority.
             Only threads of this call change.

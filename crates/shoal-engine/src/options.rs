@@ -163,9 +163,12 @@ crate::options! {
         allow_empty: bool = false, "Accept that nothing matches.", group: ERRORS;
         /// Count objects that were listed but are gone as skipped, not as failed.
         ignore_vanished: bool = false, "Skip objects that were listed but are gone.", group: ERRORS;
-        /// Stop the run when more objects than this have failed.
+        /// Stop the run when more objects than this have failed. By default it stops only if 100 objects from a network or
+        /// of a program have failed in the same way and nothing has succeeded, in a list of many hosts on ten of them.
         max_failures: Option<u64> = None, "Stop when more objects than this have failed.", metavar: Some("N"),
             range: Some((0.0, COUNT_MAX)), group: ERRORS;
+        /// Do not stop if the first 100 objects fail in the same way. It is the default with `on_error="record"`.
+        keep_going: Option<bool> = None, "Go on if the first 100 objects fail alike.", group: ERRORS;
         /// Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         workers: Workers = Workers::Auto, "Objects in progress.", metavar: Some("N|auto"), short: Some("-j"),
             range: Some((1.0, WORKERS_MAX)), environment: true, group: SPEED;

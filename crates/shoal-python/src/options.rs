@@ -117,6 +117,7 @@ pub fn of_run(given: &Bound<'_, PyDict>) -> PyResult<(TransferOptions, OnError)>
     if on_error == OnError::Stop {
         options.max_failures = Some(0);
     }
+    options.keep_going = options.keep_going.or(Some(on_error == OnError::Record));
     Ok((options, on_error))
 }
 

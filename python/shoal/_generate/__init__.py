@@ -52,6 +52,7 @@ def generate(
     resume: Resume = "auto",
     part: Part | None = None,
     max_failures: int | None = None,
+    keep_going: bool | None = None,
     workers: Workers = WORKERS,
     nice: bool = False,
     memory: Size = MEMORY,
@@ -99,7 +100,11 @@ def generate(
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the
             rules.
-        max_failures: Stop the run when more objects than this have failed.
+        max_failures: Stop the run when more objects than this have failed. By default it stops only if 100 objects from
+            a network or of a program have failed in the same way and nothing has succeeded, in a list of many hosts on
+            ten of them.
+        keep_going: Do not stop if the first 100 objects fail in the same way. It is the default with
+            `on_error="record"`.
         workers: How many processes; `"auto"` is one for each core.
         nice: Leave the machine to others: `"auto"` is one process for two cores, and all of them have the lowest I/O
             priority and a low priority.

@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Flag = Callable[[F], F]
 
 # Defaults of the command line, which are others than those of Python.
-DEFAULTS: dict[str, Any] = {"on_error": "record"}
+DEFAULTS: dict[str, Any] = {"on_error": "record", "keep_going": False}
 
 
 def _number_or_word(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -111,7 +111,9 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     context = click.get_current_context()
     of_us = (ParameterSource.COMMANDLINE, None)  # None: set by another flag, as `resume` is
     typed = {name: value for name, value in options.items() if context.get_parameter_source(name) in of_us}
-    return {name: value for name, value in DEFAULTS.items() if name in options} | typed
+    # Records of all failures were asked for, so the run goes on to its end.
+    ours = {} if "on_error" in typed else DEFAULTS
+    return {name: value for name, value in ours.items() if name in options} | typed
 
 
 def typed() -> set[str]:

@@ -36,9 +36,9 @@ def is_ok(status: Status) -> bool:
     return status.complete and not any(run.total.failed for run in status.runs)
 
 
-def failures_as_text(failures: Iterable[Failure]) -> None:
-    """Prints failures, one per line."""
-    for line in failure_lines(failures):
+def lines_out(lines: Iterable[str]) -> None:
+    """Prints lines."""
+    for line in lines:
         out(line)
 
 
@@ -159,7 +159,7 @@ def failures_of_run(run: RunStatus) -> None:
     if failed:
         where = f" in part {part}" if part else ""
         out(f"  {count_text(failed)} failed{where}; run the same command again to retry")
-        failures_as_text(run.failures)
+        lines_out(failure_lines(run.failures))
         if 0 < len(run.failures) < failed:
             out(f"  ... and {failed - len(run.failures):,} more: --failures all")
 

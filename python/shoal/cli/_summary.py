@@ -5,6 +5,7 @@ Not here: printing (`_display.py`), the same as JSON (`_fields.py`), rates and t
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from shoal.cli._fields import FAILURES_SHOWN
 from shoal.cli._flags import in_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from shoal._report import Failure, Report
@@ -33,6 +34,9 @@ ONLY_VERBOSE = (
 )
 
 
+ALIKE_SHOWN = 3  # failures in a row with the same reason; JSON and CSV have all of them
+
+
 def shown_name(name: str) -> str:
     """Returns a name as it is shown: escaped and in quotes."""
     return f'"{_shoal.escape(name)}"'
@@ -44,13 +48,36 @@ def failure_text(one: Failure) -> str:
     return f"{shown_name(one.name)}: {why}" + (f" (after {one.tries} attempts)" if one.tries > 1 else "")
 
 
+class FailureLines:
+    """Failures as lines, in any number of batches. A reason that repeats in a row is counted."""
+
+    def __init__(self) -> None:
+        """No failure has come yet."""
+        self._reason, self._times = "", 0
+
+    def of(self, failures: Iterable[Failure]) -> Iterator[str]:
+        """Yields one line for each failure, followed by further lines of its reason."""
+        for one in failures:
+            reason = re.sub('^in "[^"]*": ', "", one.reason)  # the line of a list
+            if reason != self._reason:
+                yield from self.rest()
+                self._reason = reason
+            self._times += 1
+            if self._times <= ALIKE_SHOWN:
+                yield f"  {failure_text(one)}"
+                yield from (f"    {line}" for line in one.reason.splitlines()[1:])
+
+    def rest(self) -> Iterator[str]:
+        """Yields how many more there were of the last reason."""
+        if self._times > ALIKE_SHOWN:
+            yield f"  ... and {self._times - ALIKE_SHOWN:,} more for the same reason"
+        self._reason, self._times = "", 0
+
+
 def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Returns one line for each failure, followed by further lines of its reason."""
-    lines = []
-    for one in failures:
-        lines.append(f"  {failure_text(one)}")
-        lines += [f"    {line}" for line in one.reason.splitlines()[1:]]
-    return lines
+    """Returns the lines of these failures."""
+    lines = FailureLines()
+    return [*lines.of(failures), *lines.rest()]
 
 
 def summary(

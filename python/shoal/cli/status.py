@@ -13,6 +13,7 @@ import shoal
 from shoal import _shoal
 from shoal.cli import _display, _exit, _status
 from shoal.cli._groups import Hinting
+from shoal.cli._summary import FailureLines
 
 if TYPE_CHECKING:
     from shoal._report import Status
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   shoal status out/                      counts, rate, the first failures
-  shoal status out/ --failures all       every failure with its reason
+  shoal status out/ --failures all       all failures; --csv and --json name each
   shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
   shoal status out/ --json | jq .        for programs
@@ -116,7 +117,9 @@ def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: 
         elif skipped is None:
             _status.skipped_as_json(run)
         if failures is None:
-            _shoal.each_failure(path, index, False, _printer(run.source, as_csv=as_csv, as_json=as_json))
+            lines = FailureLines()
+            _shoal.each_failure(path, index, False, _printer(run.source, lines, as_csv=as_csv, as_json=as_json))
+            _status.lines_out(lines.rest())
             if as_csv and run.deferred:
                 waiting = partial(_status.failures_as_csv, source=run.source, state="deferred")
                 _shoal.each_failure(path, index, True, waiting)
@@ -126,7 +129,7 @@ def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: 
         _status.no_runs(status)
 
 
-def _printer(source: str, *, as_csv: bool, as_json: bool) -> _status.Printer:
+def _printer(source: str, lines: FailureLines, *, as_csv: bool, as_json: bool) -> _status.Printer:
     if as_csv:
         return lambda failures: _status.failures_as_csv(failures, source)
-    return _status.failures_as_json if as_json else _status.failures_as_text
+    return _status.failures_as_json if as_json else lambda failures: _status.lines_out(lines.of(failures))

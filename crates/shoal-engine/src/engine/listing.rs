@@ -204,6 +204,7 @@ fn hand_over(shared: &Shared, partition: Partition, mark: u64) {
     }
     let mode = if partition.seq < mark { Mode::Redo } else { Mode::First };
     let host = shared.source.host_of(&partition);
+    shared.alike.listed(host);
     if let Some(mark) = shared.queue.push(InFlightPartition::new(partition, mode, Origin::Listed, host)) {
         shared.tell_committer(Message::Mark(mark));
     }

@@ -12,6 +12,7 @@
 //! → synced → in the journal (`commit.rs`) → below the frontier (`frontier.rs`), where one row represents all
 //! partitions. ARCHITECTURE.md has the table of the states of a partition, an object and a file after a kill.
 
+mod alike;
 mod budget;
 mod cancel;
 mod coarse_clock;

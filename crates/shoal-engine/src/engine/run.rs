@@ -16,7 +16,7 @@ use super::lease::Keeper;
 use super::progress::Counters;
 use super::shared::{Parallel, Shared, Told};
 use super::threads::{TICK, Threads, progress};
-use super::{budget, cancel, filter, learnt, queue, rate};
+use super::{alike, budget, cancel, filter, learnt, queue, rate};
 use crate::display::count;
 use crate::error::{Error, Kind, Result};
 use crate::hosts::{Hosts, Rules};
@@ -106,6 +106,11 @@ impl Run {
             _ => 0,
         };
         let notes = [standing.notes.clone(), started.notes.clone(), source.notes()].concat();
+        // Retries of failures know that these have failed.
+        let retries = standing.completed_at.is_some() || options.resume == Resume::Failed;
+        let may_be_wrong = fetching.is_network || fetching.once;
+        let keeps_going = options.keep_going == Some(true) || options.max_failures.is_some();
+        let watches = may_be_wrong && !retries && !keeps_going && !standing.has_succeeded;
         let counters = Counters::new(lanes, journal.deferred());
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
@@ -132,6 +137,7 @@ impl Run {
             },
             findings: Arc::default(),
             batch,
+            alike: alike::Alike::new(watches, fetching.many_hosts),
             told: Told { notes: Mutex::new(notes), ..Told::default() },
             room: (0..lanes).map(|_| Notify::new()).collect(),
             doubles: Doubles::default(),
@@ -193,6 +199,12 @@ impl Run {
                 "{kept} of the objects were already at the destination, from an earlier session; some of them may be \
                 duplicates, which are otherwise skipped"
             ));
+        }
+        let vanished = journal.skips().of(Reason::Vanished);
+        if vanished >= alike::ENOUGH && vanished == report.total.listed {
+            report
+                .notes
+                .push(format!("all {} objects are gone from the source: is its address right?", count(vanished)));
         }
         let edited = journal.skips().of(Reason::Edited);
         if edited > 0 {

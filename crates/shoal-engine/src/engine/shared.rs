@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use super::frontier::Frontier;
 use super::message::Message;
 use super::progress::Counters;
-use super::{budget, cancel, doubles, filter, lane_partition, learnt, queue, rate};
-use crate::error::{Error, Kind, Side};
+use super::{alike, budget, cancel, doubles, filter, lane_partition, learnt, queue, rate};
+use crate::error::{Error, HostId, Kind, Side};
 use crate::findings::Findings;
 use crate::hosts::Hosts;
 use crate::options::{Pass, TransferOptions, Workers};
@@ -49,6 +49,7 @@ pub(crate) struct Shared {
     pub findings: Arc<Findings>,
     pub batch: Option<u64>,
     pub told: Told,
+    pub alike: alike::Alike,
     /// The sink has room again; one for each lane.
     pub room: Vec<Notify>,
     /// What counts because another object of its name has written its bytes.
@@ -179,13 +180,21 @@ impl Shared {
 
     /// Stops the run when too many objects have failed; `entry` is the last of them.
     pub fn check_failures(&self, entry: &Entry<'_>, last: &Error, tries: u32) {
-        if self.stop_at_failures(last) {
+        if self.stop_at_failures(last) || self.stop_if_alike(last, entry.host) {
             // Its partition will not be committed any more, so the journal cannot tell.
             let (kind, reason) = (last.kind().as_str().to_owned(), self.writing.advised(last.why()));
             let archive = is_of_archives(&self.source.identity()).then(|| archive_of(entry.locator).into());
             let failure = Failure { name: entry.name.into(), archive, kind, reason, tries };
             ignore_poison(self.told.last_failure.lock()).get_or_insert(failure);
         }
+    }
+
+    /// Stops the run when nothing has succeeded and too many objects have failed alike; whether they have.
+    fn stop_if_alike(&self, last: &Error, host: HostId) -> bool {
+        let (sums, listed) = (self.counters.sums(), self.counters.listed.load(Relaxed));
+        let succeeded = sums.written + sums.duplicates + sums.unchanged > 0;
+        let alike = self.alike.failed(last, host, succeeded, listed, self.queue.is_listed_all());
+        alike.map(|error| self.cancel.fail(error)).is_some()
     }
 
     /// Stops the run when too many objects have failed; whether they have.

@@ -57,7 +57,7 @@ impl Journal {
         journal.run = header.id;
         journal.progress = journal.load_progress(header.id)?;
         let found = journal.scan().map_err(|error| journal.explain(error))?;
-        journal.has_matched = journal.has_admitted(&found.window);
+        journal.look_back(&found.window);
         let mut notes = Vec::new();
         let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error))?;
         let anew = options.pass(&journal.progress);

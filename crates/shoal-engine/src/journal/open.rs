@@ -105,6 +105,7 @@ impl Journal {
             window: BTreeMap::new(),
             had_objects: false,
             has_matched: false,
+            has_succeeded: false,
             failed: 0,
             deferred: 0,
             left_out: 0,
@@ -157,7 +158,7 @@ impl Journal {
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
         self.had_objects = listed || unfinished && self.progress.before_pass > 0;
-        self.has_matched = self.has_admitted(&window);
+        self.look_back(&window);
         let pass = options.pass(&self.progress);
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match pass {
@@ -196,11 +197,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether an object was admitted in this pass, or may have been in an earlier one.
-    pub(super) fn has_admitted(&self, window: &BTreeMap<u64, Entry>) -> bool {
+    /// Whether an object was admitted or even settled well in this pass, or may have been in an earlier one.
+    pub(super) fn look_back(&mut self, window: &BTreeMap<u64, Entry>) {
         let mut sums = self.progress.clone();
         window.values().for_each(|entry| sums.add(entry));
-        sums.listed > sums.skips.not_admitted() || sums.completed.is_some() || sums.before_pass > 0
+        let earlier = sums.completed.is_some() || sums.before_pass > 0;
+        let admitted = sums.listed > sums.skips.not_admitted();
+        self.has_matched = earlier || admitted;
+        self.has_succeeded = earlier || sums.written > 0 || sums.skips.total() > sums.skips.not_admitted();
     }
 
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {

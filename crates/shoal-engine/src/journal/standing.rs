@@ -36,6 +36,8 @@ pub struct Standing {
     pub had_objects: bool,
     /// The run has admitted an object before, in this pass or in an earlier one, or may have.
     pub has_matched: bool,
+    /// The same, and it did not fail.
+    pub has_succeeded: bool,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
     /// Objects that wait for a later retry.
@@ -69,6 +71,7 @@ impl Journal {
             pass: self.progress.pass,
             had_objects: self.had_objects,
             has_matched: self.has_matched,
+            has_succeeded: self.has_succeeded,
             sessions: Vec::new(),
             deferred: self.deferred,
             learnt: self.progress.learnt,

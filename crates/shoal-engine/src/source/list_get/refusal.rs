@@ -13,7 +13,10 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
     match status {
         200 => wrong_type(service.expect_type.as_ref(), head)
             .or_else(|| without_length(service.options.http.require_length, head)),
-        404 | 410 => error(Kind::Vanished, format!("listed, but it no longer exists ({status})")),
+        404 | 410 => Some(
+            Error::new(Kind::Vanished, format!("listed, but it no longer exists ({status})"))
+                .hint("is `get_path` right?"),
+        ),
         401 => Some(
             Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")
                 .on(&service.client.address.shown())
@@ -22,7 +25,10 @@ pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
                     again",
                 ),
         ),
-        403 => error(Kind::Forbidden, "the service refuses this object (403)".to_owned()),
+        403 => Some(
+            Error::new(Kind::Forbidden, "the service refuses this object (403)")
+                .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
+        ),
         429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),
         408 | 500..=599 => error(Kind::ServerError, format!("the service answered {status}")),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),

@@ -16,7 +16,10 @@ pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
         200 => wrong_type(shared.expect_type.as_ref(), head)
             .or_else(|| without_length(shared.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
-        401 | 403 | 407 => error(Kind::Forbidden, format!("the server refuses this object ({status})")),
+        401 | 403 | 407 => Some(
+            Error::new(Kind::Forbidden, format!("the server refuses this object ({status})"))
+                .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
+        ),
         429 | 503 => error(Kind::Throttled, format!("the server asks to slow down ({status})")),
         408 | 500..=599 => error(Kind::ServerError, format!("the server answered {status}")),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
