@@ -104,6 +104,8 @@ pub struct SourceProperties {
     pub many_hosts: bool,
     /// Its objects can be listed and compared again (`resume="update"`). Otherwise, messages advise a restart instead.
     pub updates: bool,
+    /// What to do about two objects with one name, if there is something.
+    pub same_name: Option<&'static str>,
 }
 
 impl SourceProperties {
@@ -125,6 +127,7 @@ impl Default for SourceProperties {
             lanes_max: None,
             many_hosts: false,
             updates: true,
+            same_name: None,
         }
     }
 }
@@ -158,6 +161,15 @@ pub trait Source: Send + Sync {
     fn host_at(&self, locator: &[u8]) -> Option<HostId> {
         let _ = locator;
         None
+    }
+    /// What is requested for the object at this locator, such as its URL, if the journal does not have it. Empty: the source
+    /// has nothing to request for it. `None`: the object is not there any more.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    fn request_of(&self, locator: &[u8]) -> Result<Option<String>> {
+        let _ = locator;
+        Ok(None)
     }
     /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;
