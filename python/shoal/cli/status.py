@@ -150,7 +150,7 @@ def _show_csv(status: Status, failures: int | None, urls: str | None) -> None:
         table.skipped(run)
         for state in ("failed", "deferred") if failures is None else ():
             printer = partial(table.failures, source=run.source, state=state)
-            _shoal.each_failure(path, index, state == "deferred", printer, source and source_form(source))
+            _shoal.each_failure(path, index, state == "deferred", printer, source_form(source) if source else None)
     if table.changed:
         _display.talk(
             f"note: {count_text(table.changed)} without a URL: {urls} has another record in that place now, or is not "

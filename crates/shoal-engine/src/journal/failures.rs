@@ -213,6 +213,9 @@ impl Journal {
     }
 }
 
+/// The number of a row, and its object.
+type Located = (i64, Box<[u8]>, Failure);
+
 /// An iterator over failures, which reads a few at a time to keep memory flat.
 pub struct Failures<'a> {
     /// None: there are no failures.
@@ -223,7 +226,7 @@ pub struct Failures<'a> {
     fate: Fate,
     left: usize,
     after: i64,
-    page: std::vec::IntoIter<(i64, Box<[u8]>, Failure)>,
+    page: std::vec::IntoIter<Located>,
     /// Of the last failure.
     locator: Box<[u8]>,
     ended: bool,
@@ -247,7 +250,7 @@ impl<'a> Failures<'a> {
         &self.locator
     }
 
-    fn read_page(&self) -> Result<Vec<(i64, Box<[u8]>, Failure)>, JournalError> {
+    fn read_page(&self) -> Result<Vec<Located>, JournalError> {
         let fate = match self.fate {
             Fate::Failed => "due_ms IS NULL",
             Fate::Deferred => "due_ms IS NOT NULL",
