@@ -21,7 +21,10 @@ def test_a_service_whose_objects_are_all_missing_ends_the_run_and_names_the_opti
         for _ in range(2):  # nothing has succeeded in any session
             done = shoal.run("copy", service.url, "out", *WRONG)
             assert done.returncode == 3
-            assert "nothing has succeeded, and 100 objects failed alike: listed, but it no longer exists (404)" in done.stderr
+            assert (
+                "nothing has succeeded, and 100 objects failed alike: listed, but it no longer exists (404)"
+                in done.stderr
+            )
             assert "hint: is --get-path right?; --keep-going goes on all the same" in done.stderr
             assert done.stderr.count("404") == 1, "said once"
         assert shoal.run("copy", service.url, "out").returncode == 0, "another address, and so another run"

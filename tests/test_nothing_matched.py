@@ -38,7 +38,11 @@ def test_nothing_selected_is_an_error_with_the_likely_mistake(
     (source.parent / "links").mkdir()
     (source.parent / "links/a").symlink_to("../source/a.txt")
     where = source.parent / "links" if what == "links" else source / what
-    for arguments in (["copy", where, "out"], ["copy", where, "dry", "--dry-run"], ["read", where, "--checksum", "sha256"]):
+    for arguments in (
+        ["copy", where, "out"],
+        ["copy", where, "dry", "--dry-run"],
+        ["read", where, "--checksum", "sha256"],
+    ):
         done = shoal.run(*arguments, *options)
         assert done.returncode == 2, arguments
         assert says in done.stderr
@@ -97,9 +101,13 @@ def test_a_job_that_has_matched_once_may_find_nothing_later(shoal: Command, sour
 def test_parts_are_judged_together(shoal: Command, source: Path) -> None:
     for name in map(str, range(20)):
         (source / name).write_text(name)
-    codes = [shoal.run("copy", source, "one", "--include", "a.txt", "--part", f"{part}/4").returncode for part in range(4)]
+    codes = [
+        shoal.run("copy", source, "one", "--include", "a.txt", "--part", f"{part}/4").returncode for part in range(4)
+    ]
     assert codes == [0, 0, 0, 0]
-    codes = [shoal.run("copy", source, "none", "--include", "*.x", "--part", f"{part}/4").returncode for part in range(4)]
+    codes = [
+        shoal.run("copy", source, "none", "--include", "*.x", "--part", f"{part}/4").returncode for part in range(4)
+    ]
     assert codes == [0, 0, 0, 2]
     assert shoal.run("copy", source, "none", "--include", "*.x", "--part", "1/4").returncode == 2
 

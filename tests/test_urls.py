@@ -355,32 +355,6 @@ def test_csv_json_lines_and_parquet_have_fields(server: UrlServer, tmp_path: Pat
         assert '"link"' in str(error.value)
 
 
-def test_a_name_can_use_one_column_of_the_list(server: UrlServer, tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = [{"sku": sku, "url": f"{server.url}/{number}"} for number, sku in enumerate(["a 1", "../b", "", "c"])]
-    write(tmp_path / "list.csv", "sku,url", *(f"{row['sku']},{row['url']}" for row in rows))
-    write(tmp_path / "list.jsonl", *map(json.dumps, rows))
-    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "list.parquet")
-    for ending in ("csv", "jsonl", "parquet"):
-        report = copy(package.urls(tmp_path / f"list.{ending}", name="pictures/{sku}.jpg"), tmp_path / ending)
-        assert tree(tmp_path / ending) == {"pictures/a 1.jpg": b"/0", "pictures/c.jpg": b"/3"}, ending
-        reasons = [failure.reason for failure in report.failures]
-        assert len(reasons) == 2
-        assert any('its field "sku" is empty' in reason for reason in reasons), reasons
-    no_fields = "is not a placeholder, and the list has no fields"
-    for source, why in (
-        (package.urls(write(tmp_path / "plain", f"{server.url}/x"), name="{sku}.jpg"), no_fields),
-        (package.urls([f"{server.url}/x"], name="{sku}.jpg"), no_fields),
-        (package.urls(tmp_path / "list.csv", name="{sku}/{url}"), "would be a second field"),
-        (package.urls(tmp_path / "list.csv", name="{sku}", name_field="url"), "would be a second field"),
-        (package.urls(tmp_path / "list.csv", name="{name}-{sku}"), "use {path}"),
-        (package.urls(tmp_path / "list.csv", name="{color}"), 'no field "color"'),
-    ):
-        with pytest.raises(package.ConfigError, match=why):
-            copy(source, tmp_path / "no")
-
-
 def test_an_empty_name_is_no_name_in_any_format(server: UrlServer, tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

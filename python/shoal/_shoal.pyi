@@ -73,8 +73,14 @@ def save(
 def status(path: Path, shown: int, skipped: int, allow_different_listings: bool) -> Status:
     """Reads a journal, with the first `shown` failures and `skipped` skipped names of each run."""
 
-def each_failure(path: Path, run: int, deferred: bool, function: Callable[[tuple[Failure, ...]], object]) -> None:
-    """Calls a function with the failures of a run, some hundred at a time, so that memory use does not grow."""
+def each_failure(
+    path: Path, run: int, deferred: bool, function: Callable[..., object], source: SourceForm | None = None
+) -> None:
+    """Calls a function with the failures of a run, some hundred at a time, so that memory use does not grow.
+
+    With a list of URLs, it is also called with the URL of each: empty if the record has none, None if there is another
+    record in its place.
+    """
 
 def verify_dataset(
     directory: str,

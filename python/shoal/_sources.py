@@ -157,8 +157,8 @@ def urls(
         name_field: The column or field with the name of the object, if the list has one.
         name: The name of an object at the destination: `"{name}"` is the one in the list, or else the path of the URL,
             decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
-            the list, from 0), as in `"{host}/{path}"`, and one column or field of the list, as in `"{id}.jpg"`. Two
-            objects with one name are a failure.
+            the list, from 0), as in `"{host}/{path}"`, and columns or fields of the list, as in `"{shop}/{id}.jpg"`.
+            Two objects with one name are a failure.
         per_host: Maximum number of connections to one host.
         limit_requests: Maximum number of requests per second to one host.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a

@@ -78,7 +78,9 @@ class Watch:
         if log is not None and report is not None:
             _log_report(log, report)
         if report is not None and report.not_listed and report.completed_before:
-            _warn(f"nothing was done: complete since {report.completed_before:%Y-%m-%d %H:%M:%S %Z}; {report.not_listed}")
+            _warn(
+                f"nothing was done: complete since {report.completed_before:%Y-%m-%d %H:%M:%S %Z}; {report.not_listed}"
+            )
         return report
 
     def __enter__(self) -> Self:

@@ -116,8 +116,10 @@ class Place:
         """Begins to copy into `out`, runs a command line meanwhile if there is one, and stops the copy."""
         said = ""
 
-        def stop(_: package.Progress) -> None:
+        def stop(now: package.Progress) -> None:
             nonlocal said
+            if not now.run.written:
+                return  # an attempt that has listed nothing is not shown
             said = self.run(line) if line else ""
             raise KeyboardInterrupt
 

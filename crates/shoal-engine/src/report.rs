@@ -278,6 +278,8 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// Remarks a user should see (a discarded journal row, a file system without syncfs).
     pub notes: Vec<String>,
+    /// What to do about objects that failed because another one has their name; empty: there is nothing to do, or none.
+    pub advice: String,
 }
 
 impl Report {

@@ -1,7 +1,7 @@
 //! A list of URLs in a column of a Parquet file, for `shoal_engine::source::urls`.
 //!
-//! A record is a row, and its position is the row's number in the file. Only the columns of the URL and of the name are
-//! read, some thousand rows at a time.
+//! A record is a row, and its position is the row's number in the file. Only the columns of the URL and of names are read,
+//! some thousand rows at a time.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -56,7 +56,7 @@ impl ParquetUrls {
         let builder = list.builder().map_err(config)?;
         let columns: Vec<&str> = builder.schema().fields().iter().map(|field| field.name().as_str()).collect();
         fields.places(&columns).map_err(|error| error.on(&full))?;
-        for name in [Some(&fields.url), fields.name.as_ref()].into_iter().flatten() {
+        for name in [&fields.url].into_iter().chain(&fields.names) {
             let kind = builder.schema().field_with_name(name).map(|field| field.data_type().clone());
             if !kind.is_ok_and(|kind| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)) {
                 let why = format!("its column \"{}\" is not text", escape(name.as_bytes()));
@@ -78,8 +78,7 @@ impl ParquetUrls {
     fn rows_from(&self, row: u64, limit: Option<usize>) -> Result<Rows> {
         let reader = self.builder().and_then(|builder| {
             guarded(|| {
-                let roots: Vec<&str> =
-                    [Some(&*self.fields.url), self.fields.name.as_deref()].into_iter().flatten().collect();
+                let roots = [&self.fields.url].into_iter().chain(&self.fields.names).map(String::as_str);
                 let mask = ProjectionMask::columns(builder.parquet_schema(), roots);
                 let mut builder = builder.with_projection(mask).with_batch_size(limit.unwrap_or(ROWS));
                 builder = builder.with_offset(usize::try_from(row).unwrap_or(usize::MAX));
@@ -131,20 +130,17 @@ struct Rows {
     /// All rows are read.
     is_whole: bool,
     reader: ParquetRecordBatchReader,
-    batch: Option<(ArrayRef, Option<ArrayRef>)>,
+    /// The columns with the URLs, and with what names are made of.
+    batch: Option<(ArrayRef, Vec<ArrayRef>)>,
     /// The next row of the batch, and its number in the file.
     at: usize,
     row: u64,
 }
 
 impl Rows {
-    fn columns(&self, batch: &RecordBatch) -> Option<(ArrayRef, Option<ArrayRef>)> {
-        let column = |name: &str| batch.column_by_name(name).cloned();
-        let name = match self.list.fields.name.as_deref() {
-            Some(name) => Some(column(name)?),
-            None => None,
-        };
-        Some((column(&self.list.fields.url)?, name))
+    fn columns(&self, batch: &RecordBatch) -> Option<(ArrayRef, Vec<ArrayRef>)> {
+        let column = |name: &String| batch.column_by_name(name).cloned();
+        Some((column(&self.list.fields.url)?, self.list.fields.names.iter().map(column).collect::<Option<_>>()?))
     }
 }
 
@@ -156,7 +152,7 @@ impl Records for Rows {
             {
                 (into.position, into.number) = (self.row, self.row + 1);
                 match text(urls, self.at) {
-                    Some(url) => into.set(names.as_ref().and_then(|names| text(names, self.at)), url),
+                    Some(url) => into.set_fields(names.iter().map(|names| text(names, self.at)), url),
                     None => into.set_bad("the row has no URL"),
                 }
                 (self.at, self.row) = (self.at + 1, self.row + 1);

@@ -222,7 +222,11 @@ fn objects_failed(py: Python<'_>, report: &Report, keeps: bool) -> PyErr {
         let values = PyDict::new(py);
         values.set_item("kind", "objects-failed")?;
         let again = if keeps { "the same call retries them; " } else { "" };
-        values.set_item("hint", format!("{again}with `on_error=\"record\"` the call returns the report instead"))?;
+        let advice = if report.advice.is_empty() { String::new() } else { format!("{}; ", report.advice) };
+        values.set_item(
+            "hint",
+            format!("{advice}{again}with `on_error=\"record\"` the call returns the report instead"),
+        )?;
         let raised = make(py, "ObjectsFailedError", &objects_failed_line(report), &values)?;
         raised.set_cause(py, report.failures.first().map(|first| object_error(py, first)));
         Ok(raised)

@@ -8,10 +8,11 @@ use pyo3::types::{PyDict, PyTuple};
 use shoal_engine::error::Error;
 use shoal_engine::fs::lock::Owner;
 use shoal_engine::journal::{self, Difference, Fate, PartStatus, RunStatus, Sample, Status};
-use shoal_engine::{Failure, Reason, Skipped};
+use shoal_engine::{Failure, Reason, Skipped, TransferOptions};
 
 use crate::errors::run_error;
 use crate::report::{counts, failures, moment, name_text, value};
+use crate::source;
 
 /// Failures handed to Python at once, so that a journal of millions needs no memory for them.
 const BATCH: usize = 256;
@@ -117,15 +118,18 @@ fn owner_value<'py>(py: Python<'py>, owner: Option<&Owner>) -> PyResult<Option<B
 }
 
 /// Calls a function with the failures of a run, or with those that wait for a retry, a list of some hundred at a time.
-/// Signals are looked at in between.
+/// Signals are looked at in between. With a source, it is also called with what is requested for each, or None.
 #[pyfunction]
+#[pyo3(signature = (path, run, deferred, function, source=None))]
 pub fn each_failure(
     py: Python<'_>,
     path: PathBuf,
     run: usize,
     deferred: bool,
     function: Bound<'_, PyAny>,
+    source: Option<source::Given<'_>>,
 ) -> PyResult<()> {
+    let source = source.map(|given| source::open(py, given, &mut TransferOptions::default(), false)).transpose()?;
     let raised = |error: Error| run_error(py, &error);
     let journals = Journals::read(&path).map_err(raised)?;
     let found = journals.runs().nth(run);
@@ -133,12 +137,24 @@ pub fn each_failure(
     let fate = if deferred { Fate::Deferred } else { Fate::Failed };
     let mut all = status.failures(of, fate, usize::MAX);
     loop {
-        let batch: Vec<Failure> = all.by_ref().take(BATCH).collect::<Result<_, _>>().map_err(raised)?;
+        let (mut batch, mut requests): (Vec<Failure>, Vec<Option<String>>) = (Vec::new(), Vec::new());
+        while batch.len() < BATCH
+            && let Some(failure) = all.next()
+        {
+            batch.push(failure.map_err(raised)?);
+            if let Some(source) = &source {
+                requests.push(source.request_of(all.locator()).map_err(raised)?);
+            }
+        }
         if batch.is_empty() {
             return Ok(());
         }
         py.check_signals()?;
-        function.call1((failures(py, &batch)?,))?;
+        let batch = failures(py, &batch)?;
+        match source {
+            None => function.call1((batch,))?,
+            Some(_) => function.call1((batch, requests))?,
+        };
     }
 }
 

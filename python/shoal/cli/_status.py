@@ -12,11 +12,9 @@ from shoal.cli._flags import in_flags
 from shoal.cli._summary import failure_lines, local_time, shown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from shoal._report import Failure, RunStatus, Sample, Status
-
-    Printer = Callable[[tuple[Failure, ...]], object]
 
 BARS = "▁▂▃▄▅▆▇█"
 BARS_ASCII = "_.-=+*#"
@@ -110,15 +108,33 @@ def _part_fields(status: Status) -> dict[str, Any]:
     return {"complete": status.complete, "different_listings": different, "parts": parts, "total": sum_of_runs(status)}
 
 
-def failures_as_csv(failures: Iterable[Failure], source: str, state: str = "failed") -> None:
-    """Prints failures as rows of CSV."""
-    rows = failure_fields(failures)
-    out_csv((state, one["name"], one["kind"], one["reason"], one["tries"], source) for one in rows)
+class Table:
+    """What failed or was skipped, as CSV."""
 
+    def __init__(self, *, has_urls: bool) -> None:
+        """Prints the names of the columns; `has_urls`: also one with the URL of each failure."""
+        self._has_urls = has_urls
+        self.changed = 0  # failures of which the list has another record now
+        out_csv([(*CSV_HEADER, "url") if has_urls else CSV_HEADER])
 
-def skipped_as_csv(run: RunStatus) -> None:
-    """Prints skipped names as rows of CSV."""
-    out_csv(("skipped", one.name, one.reason, _reason_text(one.reason), "", run.source) for one in run.skipped)
+    def failures(
+        self, failures: Sequence[Failure], urls: Sequence[str | None] = (), *, source: str, state: str = "failed"
+    ) -> None:
+        """Prints failures, and the URL of each; None if the list has another record in its place."""
+        self.changed += sum(url is None for url in urls)
+        rows = (
+            (state, one["name"], one["kind"], one["reason"], one["tries"], source) for one in failure_fields(failures)
+        )
+        self._rows(rows, [url or "" for url in urls])
+
+    def skipped(self, run: RunStatus) -> None:
+        """Prints skipped names."""
+        rows = (("skipped", one.name, one.reason, _reason_text(one.reason), "", run.source) for one in run.skipped)
+        self._rows(rows, ())
+
+    def _rows(self, rows: Iterable[tuple[object, ...]], urls: Sequence[str]) -> None:
+        for row, url in itertools.zip_longest(rows, urls, fillvalue=""):
+            out_csv([(*row, url) if self._has_urls else row])
 
 
 def no_runs(status: Status) -> None:

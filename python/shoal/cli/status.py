@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,12 +13,17 @@ import click
 
 import shoal
 from shoal import _shoal
+from shoal._progress import count_text
+from shoal._sources import source_form
 from shoal.cli import _display, _exit, _status
-from shoal.cli._groups import Hinting
+from shoal.cli._groups import Hinting, Usage
 from shoal.cli._summary import FailureLines
 
 if TYPE_CHECKING:
-    from shoal._report import Status
+    from collections.abc import Sequence
+
+    from shoal._report import Failure, Status
+    from shoal._source_types import Urls
 
 EXAMPLES = """\b
 Examples:
@@ -24,6 +31,8 @@ Examples:
   shoal status out/ --failures all       all failures; --csv and --json name each
   shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
+  shoal status out/ --csv --urls list.csv
+                                         the same, with the URL of each
   shoal status out/ --json | jq .        for programs
   shoal status out/ --exit-code          for scripts: 1 unless all of it is done
 """
@@ -57,6 +66,12 @@ def _how_many(_ctx: click.Context, _param: click.Parameter, value: str) -> int |
     help="Print failures as CSV: all of them and those that wait for a retry, or as many as --failures says.",
 )
 @click.option(
+    "--urls",
+    metavar="LIST",
+    type=click.Path(),
+    help="With --csv, add a column with the URLs: read again from LIST, the list of URLs that was copied.",
+)
+@click.option(
     "--allow-different-listings", is_flag=True, help="Accept parts that have listed different names as complete."
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 unless all runs are complete and no object failed.")
@@ -68,6 +83,7 @@ def command(
     failures: int | None,
     skipped: int | None,
     as_csv: bool,
+    urls: str | None,
     allow_different_listings: bool,
     exit_code: bool,
     as_json: bool,
@@ -82,12 +98,18 @@ def command(
         raise click.UsageError("pass either --csv or --json")
     if as_csv and ctx.get_parameter_source("failures") is click.core.ParameterSource.DEFAULT:
         failures = None
+    if urls and (not as_csv or failures is not None):
+        hint = f"shoal status {shlex.quote(path)} --csv --urls {shlex.quote(urls)}"
+        raise Usage("--urls needs --csv, and prints all failures", hint=hint)
     with _exit.Signals(lambda: None) as signals:
         try:
             status = shoal.status(
                 path, failures=failures or 0, skipped=skipped, allow_different_listings=allow_different_listings
             )
-            _show(status, failures, skipped, as_csv=as_csv, as_json=as_json)
+            if as_csv:
+                _show_csv(status, failures, urls)
+            else:
+                _show(status, failures, skipped, as_json=as_json)
         except shoal.ShoalError as error:
             _display.command_failed(error, as_json=as_json)
             return _exit.code_of(error)
@@ -97,18 +119,13 @@ def command(
     return _exit.SOME_FAILED if exit_code and not _status.is_ok(status) else _exit.DONE
 
 
-def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: bool, as_json: bool) -> None:
+def _show(status: Status, failures: int | None, skipped: int | None, *, as_json: bool) -> None:
     path = Path(status.path)
-    if as_csv:
-        _display.out_csv([_status.CSV_HEADER])
-    elif status.parts and not as_json:
+    if status.parts and not as_json:
         _status.parts_as_text(status)
     # There may be millions of failures: they are printed as they are read, and never held in memory.
     for index, run in enumerate(status.runs):
-        if as_csv:
-            _status.failures_as_csv(run.failures, run.source)
-            _status.skipped_as_csv(run)
-        elif not as_json:
+        if not as_json:
             if status.parts:
                 _status.failures_of_run(run)
             else:
@@ -118,18 +135,57 @@ def _show(status: Status, failures: int | None, skipped: int | None, *, as_csv: 
             _status.skipped_as_json(run)
         if failures is None:
             lines = FailureLines()
-            _shoal.each_failure(path, index, False, _printer(run.source, lines, as_csv=as_csv, as_json=as_json))
+            text = partial(_lines_out, lines)
+            _shoal.each_failure(path, index, False, _status.failures_as_json if as_json else text)
             _status.lines_out(lines.rest())
-            if as_csv and run.deferred:
-                waiting = partial(_status.failures_as_csv, source=run.source, state="deferred")
-                _shoal.each_failure(path, index, True, waiting)
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
-    elif not status.runs and not status.parts and not as_csv:
+    elif not status.runs and not status.parts:
         _status.no_runs(status)
 
 
-def _printer(source: str, lines: FailureLines, *, as_csv: bool, as_json: bool) -> _status.Printer:
-    if as_csv:
-        return lambda failures: _status.failures_as_csv(failures, source)
-    return _status.failures_as_json if as_json else lambda failures: _status.lines_out(lines.of(failures))
+def _lines_out(lines: FailureLines, failures: Sequence[Failure]) -> None:
+    _status.lines_out(lines.of(failures))
+
+
+def _show_csv(status: Status, failures: int | None, urls: str | None) -> None:
+    path = Path(status.path)
+    sources = [_same_list(run.source, urls) if urls else None for run in status.runs]
+    if urls and not any(sources):
+        raise shoal.ConfigError(f"{path}: no run here has copied a list of URLs", hint="leave out `urls`")
+    table = _status.Table(has_urls=urls is not None)
+    for index, (run, source) in enumerate(zip(status.runs, sources, strict=True)):
+        table.failures(run.failures, source=run.source)
+        table.skipped(run)
+        for state in ("failed", "deferred") if failures is None else ():
+            printer = partial(table.failures, source=run.source, state=state)
+            _shoal.each_failure(path, index, state == "deferred", printer, source_form(source) if source else None)
+    if table.changed:
+        _display.talk(
+            f"note: {count_text(table.changed)} without a URL: {urls} has another record in that place now, or is not "
+            "the list that was copied"
+        )
+
+
+def _same_list(identity: str, path: str) -> Urls | None:
+    """Returns a list as it was read for a run, of which the journal records the fields; None for another source."""
+    field = r"(?<!\\) (url_field|name_field|name)=((?:[^\\ ]|\\.)*)"  # a space in a value has a backslash
+    found = re.fullmatch(rf"urls:.*?((?:{field})*)", identity, re.DOTALL)
+    if found is None:
+        return None
+    given: dict[str, list[str]] = {"url_field": ["url"], "name_field": [], "name": ["{name}"]}
+    for option, value in re.findall(field, found[1]):
+        given[option] = [*(given[option] if option == "name_field" else []), _decoded(value)]
+    (url_field,), (name,), names = given["url_field"], given["name"], given["name_field"]
+    is_option = names and f"{{{names[0]}}}" not in name  # else they are the columns in `name`
+    return shoal.urls(path, url_field=url_field, name=name, name_field=names[0] if is_option else None)
+
+
+def _decoded(value: str) -> str:
+    """Returns an option as it was before its characters were escaped."""
+    controls = {"n": "\n", "r": "\r", "t": "\t"}
+    return re.sub(
+        r"\\(?:u\{([0-9a-f]+)\}|(.))",
+        lambda found: chr(int(found[1], 16)) if found[1] else controls.get(found[2], found[2]),
+        value,
+    )

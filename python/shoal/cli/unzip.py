@@ -38,9 +38,7 @@ Examples:
 )
 @_options.flag(DESTINATION, ["--test"], is_flag=True, help="Check every entry and write nothing.")
 @_options.flag(DESTINATION, ["-l", "--list", "listed"], is_flag=True, help="List the entries and write nothing.")
-@_options.options_of(
-    shoal.unzip, "archives", "parquet", resume=("update", "failed", "relist", "restart")
-)
+@_options.options_of(shoal.unzip, "archives", "parquet", resume=("update", "failed", "relist", "restart"))
 @_options.output_options
 def command(
     archives: tuple[str, ...],

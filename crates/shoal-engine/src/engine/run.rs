@@ -192,6 +192,7 @@ impl Run {
         if *repeated > 0 {
             let objects = if *repeated == 1 { "1 object" } else { &format!("{} objects", count(*repeated)) };
             report.notes.push(format!("{objects} failed because another object has the same name: {advice}"));
+            report.advice.clone_from(advice);
         }
         let kept = shared.counters.sums().kept;
         if kept > 0 {

@@ -127,7 +127,12 @@ impl Shared {
 
     /// Counts an object that had a name which another had before, where something can be done about it.
     pub fn repeated(&self, error: &Error) {
-        if let Some(advice) = error.advice() {
+        let advice = match error.kind() {
+            Kind::Repeated => error.advice(),
+            Kind::NameConflict => self.source.properties().same_name,
+            _ => None,
+        };
+        if let Some(advice) = advice {
             let (count, known) = &mut *ignore_poison(self.told.repeated.lock());
             *count += 1;
             if known.is_empty() {

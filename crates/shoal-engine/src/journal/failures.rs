@@ -213,6 +213,9 @@ impl Journal {
     }
 }
 
+/// The number of a row, and its object.
+type Located = (i64, Box<[u8]>, Failure);
+
 /// An iterator over failures, which reads a few at a time to keep memory flat.
 pub struct Failures<'a> {
     /// None: there are no failures.
@@ -223,7 +226,9 @@ pub struct Failures<'a> {
     fate: Fate,
     left: usize,
     after: i64,
-    page: std::vec::IntoIter<(i64, Failure)>,
+    page: std::vec::IntoIter<Located>,
+    /// Of the last failure.
+    locator: Box<[u8]>,
     ended: bool,
 }
 
@@ -236,10 +241,16 @@ impl<'a> Failures<'a> {
         limit: usize,
     ) -> Failures<'a> {
         let page = Vec::new().into_iter();
-        Failures { connection, run, epoch, of_archives, fate, left: limit, after: 0, page, ended: false }
+        let (left, locator) = (limit, Box::default());
+        Failures { connection, run, epoch, of_archives, fate, left, after: 0, page, locator, ended: false }
     }
 
-    fn read_page(&self) -> Result<Vec<(i64, Failure)>, JournalError> {
+    /// The locator of the failure that was returned last: what its source finds the object by.
+    pub fn locator(&self) -> &[u8] {
+        &self.locator
+    }
+
+    fn read_page(&self) -> Result<Vec<Located>, JournalError> {
         let fate = match self.fate {
             Fate::Failed => "due_ms IS NULL",
             Fate::Deferred => "due_ms IS NOT NULL",
@@ -251,7 +262,7 @@ impl<'a> Failures<'a> {
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
             let (id, fault) = Fault::read(row, self.run, self.epoch).ok_or_else(JournalError::damaged_failure)?;
-            page.push((id, fault.to_failure(self.of_archives)));
+            page.push((id, fault.locator.into(), fault.to_failure(self.of_archives)));
         }
         Ok(page)
     }
@@ -273,11 +284,11 @@ impl Iterator for Failures<'_> {
                 }
             }
         }
-        let Some((id, failure)) = self.page.next() else {
+        let Some((id, locator, failure)) = self.page.next() else {
             self.ended = true;
             return None;
         };
-        self.after = id;
+        (self.after, self.locator) = (id, locator);
         self.left -= 1;
         Some(Ok(failure))
     }

@@ -107,6 +107,8 @@ pub struct SourceProperties {
     /// A finished copy is updated by the same call ([`Resume::Auto`](crate::Resume)): it is a tree of local files, which
     /// costs little to list, and which users expect to be copied as it is now.
     pub syncs: bool,
+    /// What to do about two objects with one name, if there is something.
+    pub same_name: Option<&'static str>,
 }
 
 impl SourceProperties {
@@ -129,6 +131,7 @@ impl Default for SourceProperties {
             many_hosts: false,
             updates: true,
             syncs: false,
+            same_name: None,
         }
     }
 }
@@ -162,6 +165,15 @@ pub trait Source: Send + Sync {
     fn host_at(&self, locator: &[u8]) -> Option<HostId> {
         let _ = locator;
         None
+    }
+    /// What is requested for the object at this locator, such as its URL, if the journal does not have it. Empty: the source
+    /// has nothing to request for it. `None`: the object is not there any more.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    fn request_of(&self, locator: &[u8]) -> Result<Option<String>> {
+        let _ = locator;
+        Ok(None)
     }
     /// Creates the fetcher of one lane.
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>>;

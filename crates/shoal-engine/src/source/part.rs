@@ -61,6 +61,9 @@ impl Source for OfPart {
     fn host_at(&self, locator: &[u8]) -> Option<HostId> {
         self.inner.host_at(locator)
     }
+    fn request_of(&self, locator: &[u8]) -> Result<Option<String>> {
+        self.inner.request_of(locator)
+    }
     fn fetcher(&self, lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(FetcherOfPart { inner: self.inner.fetcher(lane)?, part: self.part }))
     }

@@ -275,9 +275,7 @@ impl LaneState {
 
     pub(super) fn give_up(&self, job: Job, error: Error, tried: Option<(u32, Duration)>) {
         let error = error.within(job.entries.within(job.index).as_deref());
-        if error.kind() == Kind::Repeated {
-            self.shared.repeated(&error);
-        }
+        self.shared.repeated(&error);
         self.count_failed();
         self.slots.skip_in_sink(job.slot, job.index);
         self.settle(&job, |slot| slot.failed(job.index, &error, tried, None));

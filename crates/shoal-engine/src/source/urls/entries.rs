@@ -77,6 +77,15 @@ pub(super) fn hash_at(locator: &[u8]) -> Option<[u8; HASH]> {
     locator.get(24..NAME)?.try_into().ok()
 }
 
+/// Reads the record at a locator again, if it is still the same.
+pub(super) fn record_at(locator: &[u8], shared: &Shared, into: &mut Record) -> Result<()> {
+    let position = locator.get(8..16).and_then(|position| Some(u64::from_le_bytes(position.try_into().ok()?)));
+    match (position, locator.get(24..NAME)) {
+        (Some(position), Some(hash)) => shared.find(position, hash, into),
+        _ => Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs")),
+    }
+}
+
 /// A partition of the objects at these locators.
 pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
     let first = locators.first().and_then(|locator| host_at(locator));
@@ -161,12 +170,8 @@ impl Opened {
     }
 
     fn push_located(&mut self, locator: &[u8], shared: &Shared) -> Result<()> {
-        let number = |at: usize| Some(u64::from_le_bytes(locator.get(at..at + 8)?.try_into().ok()?));
-        let (Some(position), Some(hash)) = (number(8), locator.get(24..NAME)) else {
-            return Err(Error::new(Kind::Journal, "the journal's place of an object is not one in a list of URLs"));
-        };
         let mut record = Record::default();
-        let found = shared.find(position, hash, &mut record);
+        let found = record_at(locator, shared, &mut record);
         // The host is the one of this URL, whatever the journal says.
         let mut host = HostId(0);
         let (request, bad) = match found {

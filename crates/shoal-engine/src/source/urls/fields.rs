@@ -17,23 +17,23 @@ use crate::error::{Error, Kind, Result};
 pub struct Fields {
     /// The one with the URL.
     pub url: String,
-    /// The one with the name of the object.
-    pub name: Option<String>,
+    /// Those that names are made of: the one with the name, or all that the template of names uses.
+    pub names: Vec<String>,
 }
 
 impl Fields {
     /// What identifies them, behind that of the list.
     pub fn identity(&self) -> String {
         let quoted = |text: &str| text.escape_default().to_string().replace(' ', "\\ ");
-        let name = self.name.as_deref().map_or_else(String::new, |name| format!(" name_field={}", quoted(name)));
-        format!(" url_field={}{name}", quoted(&self.url))
+        let names: String = self.names.iter().map(|name| format!(" name_field={}", quoted(name))).collect();
+        format!(" url_field={}{names}", quoted(&self.url))
     }
 
     /// Where the fields are among `columns`.
     ///
     /// # Errors
     /// [`Kind::Config`] if one is missing, or is there twice.
-    pub fn places(&self, columns: &[&str]) -> Result<(usize, Option<usize>)> {
+    pub fn places(&self, columns: &[&str]) -> Result<(usize, Vec<usize>)> {
         let place = |field: &str| {
             let mut found = columns.iter().enumerate().filter(|(_, column)| **column == field).map(|(at, _)| at);
             let option = if field == self.url { "url_field" } else { "name_field" };
@@ -50,7 +50,7 @@ impl Fields {
                 }
             }
         };
-        Ok((place(&self.url)?, self.name.as_deref().map(place).transpose()?))
+        Ok((place(&self.url)?, self.names.iter().map(|name| place(name)).collect::<Result<_>>()?))
     }
 }
 
@@ -58,23 +58,37 @@ impl Fields {
 pub(super) fn read_json(line: &[u8], fields: &Fields, into: &mut Record) {
     let mut reader = serde_json::Deserializer::from_slice(line);
     let found = Wanted(fields).deserialize(&mut reader).and_then(|found| reader.end().map(|()| found));
-    let why = match found {
-        // Not its text: it may show what is in the line.
-        Err(error) => format!("the line is not a JSON object (column {})", error.column()),
-        Ok([Value::Text(url) | Value::Number(url), name]) => match name {
-            Value::Text(name) | Value::Number(name) => return into.set(Some(&name), &url),
-            Value::Missing => return into.set(None, &url),
-            Value::Other => wrong("neither text nor a number is", fields.name.as_deref().unwrap_or_default()),
-            Value::Twice => wrong("there are two values", fields.name.as_deref().unwrap_or_default()),
-        },
-        Ok([Value::Twice, _]) => wrong("there are two values", &fields.url),
-        Ok(_) => wrong("it has no text", &fields.url),
+    // Not the error's text: it may show what is in the line.
+    let found = found.map_err(|error| format!("the line is not a JSON object (column {})", error.column()));
+    if let Err(why) = found.and_then(|found| set(&found, fields, into)) {
+        into.set_bad(&why);
+    }
+}
+
+fn set(found: &Found<'_>, fields: &Fields, into: &mut Record) -> std::result::Result<(), String> {
+    let url = match &found.url {
+        Value::Text(url) | Value::Number(url) => url,
+        Value::Twice => return Err(wrong("there are two values", &fields.url)),
+        _ => return Err(wrong("it has no text", &fields.url)),
     };
-    into.set_bad(&why);
+    let name = |(value, field): (&'_ Value<'_>, &String)| match value {
+        Value::Text(_) | Value::Number(_) | Value::Missing => Ok(()),
+        Value::Other => Err(wrong("neither text nor a number is", field)),
+        Value::Twice => Err(wrong("there are two values", field)),
+    };
+    found.names.iter().zip(&fields.names).try_for_each(name)?;
+    into.set_fields(found.names.iter().map(Value::text), url);
+    Ok(())
 }
 
 fn wrong(why: &str, field: &str) -> String {
     format!("{why} in its field \"{}\"", escape(field.as_bytes()))
+}
+
+/// The values of an object: of the URL, and of the fields that names are made of.
+struct Found<'a> {
+    url: Value<'a>,
+    names: Vec<Value<'a>>,
 }
 
 /// What an object has in a field.
@@ -89,6 +103,13 @@ enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) | Value::Number(text) => Some(text),
+            _ => None,
+        }
+    }
+
     fn of(value: &'a RawValue) -> serde_json::Result<Value<'a>> {
         let text = value.get();
         Ok(match text.as_bytes().first() {
@@ -101,11 +122,11 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Reads an object: the values of the URL and of the name.
+/// Reads an object.
 struct Wanted<'f>(&'f Fields);
 
 impl<'de> DeserializeSeed<'de> for Wanted<'_> {
-    type Value = [Value<'de>; 2];
+    type Value = Found<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Self::Value, D::Error> {
         from.deserialize_map(self)
@@ -113,34 +134,34 @@ impl<'de> DeserializeSeed<'de> for Wanted<'_> {
 }
 
 impl<'de> Visitor<'de> for Wanted<'_> {
-    type Value = [Value<'de>; 2];
+    type Value = Found<'de>;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
-        let mut found: [Option<Value<'de>>; 2] = [None, None];
-        while let Some(Key(is_url, is_name)) = map.next_key_seed(KeyOf(self.0))? {
-            if !is_url && !is_name {
+        let mut seen = vec![false; 1 + self.0.names.len()];
+        let names = self.0.names.iter().map(|_| Value::Missing).collect();
+        let mut found = Found { url: Value::Missing, names };
+        while let Some(Key(is_url, name)) = map.next_key_seed(KeyOf(self.0))? {
+            if !is_url && name.is_none() {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
             let raw = map.next_value::<&RawValue>()?;
-            for (wanted, own) in [is_url, is_name].into_iter().zip(&mut found) {
-                if wanted {
-                    let is_second = own.is_some();
-                    let value = Value::of(raw).map_err(A::Error::custom)?;
-                    *own = Some(if is_second { Value::Twice } else { value });
-                }
+            for at in [is_url.then_some(0), name.map(|name| 1 + name)].into_iter().flatten() {
+                let own = if at == 0 { &mut found.url } else { &mut found.names[at - 1] };
+                let value = Value::of(raw).map_err(A::Error::custom)?;
+                *own = if std::mem::replace(&mut seen[at], true) { Value::Twice } else { value };
             }
         }
-        Ok(found.map(|value| value.unwrap_or(Value::Missing)))
+        Ok(found)
     }
 }
 
-/// Whether a key is the field of the URL, and that of the name.
-struct Key(bool, bool);
+/// Whether a key is the field of the URL, and which one of those for names it is.
+struct Key(bool, Option<usize>);
 
 struct KeyOf<'f>(&'f Fields);
 
@@ -160,7 +181,7 @@ impl Visitor<'_> for KeyOf<'_> {
     }
 
     fn visit_str<E>(self, key: &str) -> std::result::Result<Key, E> {
-        Ok(Key(*key == self.0.url, self.0.name.as_deref() == Some(key)))
+        Ok(Key(*key == self.0.url, self.0.names.iter().position(|name| *name == key)))
     }
 }
 
@@ -169,7 +190,7 @@ mod tests {
     use super::*;
 
     fn fields() -> Fields {
-        Fields { url: "u".to_owned(), name: Some("id".to_owned()) }
+        Fields { url: "u".to_owned(), names: vec!["id".to_owned()] }
     }
 
     fn read(line: &str) -> String {
@@ -210,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_missing_field_is_named_with_those_that_there_are_and_none_may_be_there_twice() {
-        assert_eq!(fields().places(&["x", "x", "id", "u"]).unwrap(), (3, Some(2)));
+        assert_eq!(fields().places(&["x", "x", "id", "u"]).unwrap(), (3, vec![2]));
         let error = fields().places(&["x", "u"]).unwrap_err().to_string();
         assert!(error.contains("no field \"id\" (`name_field`)") && error.contains("\"x\""), "{error}");
         for columns in [["u", "id", "u"], ["id", "u", "id"]] {

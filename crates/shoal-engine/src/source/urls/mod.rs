@@ -56,8 +56,8 @@ crate::options! {
         name_field: Option<String> = None, "Column or field with the name.", metavar: Some("FIELD"), group: URLS;
         /// The name of an object at the destination: `"{name}"` is the one in the list, or else the path of the URL,
         /// decoded. Also `"{path}"`, `"{host}"`, `"{hash}"` (of the URL), `"{index}"` and `"{index:09d}"` (the place in
-        /// the list, from 0), as in `"{host}/{path}"`, and one column or field of the list, as in `"{id}.jpg"`. Two objects
-        /// with one name are a failure.
+        /// the list, from 0), as in `"{host}/{path}"`, and columns or fields of the list, as in `"{shop}/{id}.jpg"`. Two
+        /// objects with one name are a failure.
         name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
             binds: true, group: SERVICES;
         /// Maximum number of connections to one host.
@@ -76,8 +76,8 @@ crate::options! {
 impl UrlsOptions {
     /// Where a list has URLs and names.
     pub fn fields(&self) -> Fields {
-        let name = self.name_field.clone().or_else(|| name::field_of(&self.name));
-        Fields { url: self.url_field.clone(), name }
+        let names = self.name_field.clone().map_or_else(|| name::fields_of(&self.name), |name| vec![name]);
+        Fields { url: self.url_field.clone(), names }
     }
 }
 
@@ -143,7 +143,7 @@ impl Urls {
             }
         };
         let (template, hosts) = (
-            NameTemplate::parse(&options.name, options.fields().name.as_deref().filter(|_| list.has_fields()))?,
+            NameTemplate::parse(&options.name, list.has_fields().then(|| options.fields().names).as_deref())?,
             Hosts::new(&options)?,
         );
         let (usual_depth, kept) = (UsualDepth::default(), Mutex::default());
@@ -167,6 +167,7 @@ impl Source for Urls {
             // Each lane has a connection to each host.
             lanes_max: Some(self.0.options.per_host),
             many_hosts: true,
+            same_name: Some(self.0.template.advice(self.0.list.has_fields())),
             ..SourceProperties::default()
         }
     }
@@ -196,6 +197,15 @@ impl Source for Urls {
 
     fn remarks(&self) -> Vec<String> {
         self.0.hosts.remarks.notes()
+    }
+
+    fn request_of(&self, locator: &[u8]) -> Result<Option<String>> {
+        let mut record = Record::default();
+        match entries::record_at(locator, &self.0, &mut record) {
+            Ok(()) => Ok(Some(if record.bad { String::new() } else { record.url })),
+            Err(error) if error.kind() == Kind::Changed => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {

@@ -3,6 +3,7 @@
 use ring::digest::{SHA256, digest};
 
 use super::address::Url;
+use super::record::SEPARATOR;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
@@ -12,7 +13,11 @@ const DIGITS_MAX: usize = 20;
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NameTemplate(Vec<Part>);
+pub(super) struct NameTemplate {
+    parts: Vec<Part>,
+    /// A record gives the values of several fields.
+    is_of_several: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -24,49 +29,60 @@ enum Part {
     Hash,
     /// The number of the record from 0, with at least so many digits.
     Index(usize),
-    /// The field with the name in the list.
-    Field(String),
+    /// The field of the list with this name, and which one of those it is.
+    Field(String, usize),
 }
 
-/// The field that a template names, such as `sku` in `{sku}.jpg`.
-pub(super) fn field_of(text: &str) -> Option<String> {
-    let parts = NameTemplate::parts(text).ok()?;
-    parts.into_iter().find_map(|part| if let Part::Field(field) = part { Some(field) } else { None })
+/// The fields that a template names, such as `sku` in `{sku}.jpg`.
+pub(super) fn fields_of(text: &str) -> Vec<String> {
+    let mut fields = Vec::new();
+    for part in NameTemplate::parts(text).unwrap_or_default() {
+        match part {
+            Part::Field(field, _) if !fields.contains(&field) => fields.push(field),
+            _ => {}
+        }
+    }
+    fields
 }
 
 impl NameTemplate {
-    /// Parses a template such as `{host}/{path}`. `field`: the field of the list that it may name.
+    /// Parses a template such as `{host}/{path}`. `fields`: those of the list that are read for names, if it has any.
     ///
     /// # Errors
     /// [`Kind::Config`] for an unknown placeholder, and for one that gives all objects the same name or no safe one.
-    pub fn parse(text: &str, field: Option<&str>) -> Result<NameTemplate> {
+    pub fn parse(text: &str, fields: Option<&[String]>) -> Result<NameTemplate> {
         let wrong = |why: &str| {
-            let hint = "use {name}, {path}, {host}, {hash}, {index} or {index:09d}, as in '{host}/{path}', or one field of \
-            the list, as in '{id}.jpg'";
+            let hint = "use {name}, {path}, {host}, {hash}, {index} or {index:09d}, as in '{host}/{path}', or fields of \
+            the list, as in '{shop}/{id}.jpg'";
             Error::new(Kind::Config, format!("`name`: {why}")).on(&escape(text.as_bytes())).hint(hint)
         };
-        let template = NameTemplate(NameTemplate::parts(text).map_err(wrong)?);
-        for part in &template.0 {
-            match part {
-                Part::Field(one) if field.is_none() => {
-                    return Err(wrong(&format!("{{{one}}} is not a placeholder, and the list has no fields")));
+        let mut parts = NameTemplate::parts(text).map_err(wrong)?;
+        let mut has_field = false;
+        for part in &mut parts {
+            let Part::Field(one, at) = part else { continue };
+            has_field = true;
+            let why = match fields.map(|fields| fields.iter().position(|field| field == one)) {
+                Some(Some(found)) => {
+                    *at = found;
+                    continue;
                 }
-                Part::Field(one) if field != Some(one) => {
-                    return Err(wrong(&format!("{{{one}}} would be a second field of the list; one is read")));
-                }
-                _ => {}
-            }
+                Some(None) => "would be a second field beside `name_field`: leave that out, and name its field here",
+                None => "is not a placeholder, and the list has no fields",
+            };
+            return Err(wrong(&format!("{{{one}}} {why}")));
         }
-        let has_field = template.0.iter().any(|part| matches!(part, Part::Field(_)));
-        if has_field && template.0.contains(&Part::Name) {
+        if has_field && parts.contains(&Part::Name) {
             return Err(wrong("beside a field of the list, {name} would be the same: use {path}"));
         }
-        if !template.0.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
+        if !parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Host)) {
             return Err(wrong("it gives several objects the same name"));
         }
         let sample = Url::parse("http://h/x").map_err(|why| wrong(&why))?;
-        let mut name = Vec::new();
-        template.push(&sample, field.map(|_| &b"x"[..]), 0, &mut name).map_err(|why| wrong(&why))?;
+        let count = fields.map_or(0, <[String]>::len);
+        let template = NameTemplate { parts, is_of_several: count > 1 };
+        let (values, mut name) = (vec!["x"; count.max(1)].join("\0"), Vec::new());
+        let given = fields.map(|_| values.as_bytes());
+        template.push(&sample, given, 0, &mut name).map_err(|why| wrong(&why))?;
         Name::parse(&name).map_err(|error| wrong(&format!("it does not make a safe name: {}", error.why())))?;
         Ok(template)
     }
@@ -93,7 +109,7 @@ impl NameTemplate {
                     let digits = digits.and_then(|digits| digits.parse().ok()).filter(|&digits| digits <= DIGITS_MAX);
                     Part::Index(digits.ok_or("this placeholder is not known")?)
                 }
-                field => Part::Field(field.to_owned()),
+                field => Part::Field(field.to_owned(), 0),
             });
             rest = after;
         }
@@ -103,9 +119,20 @@ impl NameTemplate {
         Ok(parts)
     }
 
+    /// What to do about two URLs with one name.
+    pub fn advice(&self, has_fields: bool) -> &'static str {
+        match (self.parts == [Part::Name] || self.parts == [Part::Path], has_fields) {
+            (true, false) => "`name=\"{host}/{path}\"` or `name=\"{hash}\"` can keep them apart",
+            (true, true) => {
+                "`name=\"{host}/{path}\"` can keep them apart, or a column of the list, such as `name=\"{id}.jpg\"`"
+            }
+            (false, _) => "`{hash}` or `{index}` in `name` keeps them apart",
+        }
+    }
+
     /// Whether each name is one URL's: then a file of that name has its bytes.
     pub fn is_of_one_url(&self) -> bool {
-        self.0.contains(&Part::Hash)
+        self.parts.contains(&Part::Hash)
     }
 
     /// Appends the name of an object; the error says why it has none.
@@ -127,15 +154,19 @@ impl NameTemplate {
                 Some(()) => Ok(()),
             }
         };
-        for part in &self.0 {
+        for part in &self.parts {
             match (part, given) {
                 (Part::Text(text), _) => name.extend_from_slice(text.as_bytes()),
-                (Part::Name | Part::Field(_), Some(given)) => name.extend_from_slice(given),
-                (Part::Field(field), None) => {
-                    return Err(format!(
-                        "its field \"{}\" is empty, and its name is made of it",
-                        escape(field.as_bytes())
-                    ));
+                (Part::Name, Some(given)) => name.extend_from_slice(given),
+                (Part::Field(field, at), given) => {
+                    let value = match self.is_of_several {
+                        true => given.and_then(|given| given.split(|&byte| byte == SEPARATOR as u8).nth(*at)),
+                        false => given,
+                    };
+                    let value = value.filter(|value| !value.is_empty()).ok_or_else(|| {
+                        format!("its field \"{}\" is empty, and its name is made of it", escape(field.as_bytes()))
+                    })?;
+                    name.extend_from_slice(value);
                 }
                 (Part::Name | Part::Path, _) => push_path(name)?,
                 (Part::Host, _) => name.extend_from_slice(url.host().as_bytes()),
@@ -158,9 +189,9 @@ mod tests {
 
     fn name(template: &str, url: &str, given: Option<&str>) -> String {
         let url = Url::parse(url).unwrap();
-        let mut name = Vec::new();
+        let (fields, mut name) = (fields_of(template), Vec::new());
         let pushed =
-            NameTemplate::parse(template, Some("sku")).unwrap().push(&url, given.map(str::as_bytes), 17, &mut name);
+            NameTemplate::parse(template, Some(&fields)).unwrap().push(&url, given.map(str::as_bytes), 17, &mut name);
         pushed.map_or_else(|why| why, |()| String::from_utf8(name).unwrap())
     }
 
@@ -179,15 +210,22 @@ mod tests {
     }
 
     #[test]
-    fn a_template_may_name_one_field_of_the_list() {
+    fn a_template_may_name_fields_of_the_list() {
         assert_eq!(name("{host}/{sku}.jpg", "http://h/x", Some("a1")), "h/a1.jpg");
         assert!(name("{sku}.jpg", "http://h/x", None).contains("field \"sku\" is empty"));
-        assert_eq!((field_of("{host}/{sku}.jpg"), field_of("{name}-{index:03d}")), (Some("sku".to_owned()), None));
-        let why = |field| NameTemplate::parse("{sku}/{size}", field).unwrap_err().to_string();
-        assert!(why(None).contains("{sku} is not a placeholder, and the list has no fields"), "{}", why(None));
-        let both = NameTemplate::parse("{name}-{sku}", Some("sku")).unwrap_err().to_string();
+        let template = "{host}/{shop}/{sku}-{shop}.jpg";
+        assert_eq!((fields_of(template), fields_of("{name}-{index:03d}")), (vec!["shop".into(), "sku".into()], vec![]));
+        assert_eq!(name(template, "http://h/x", Some("s\0a1")), "h/s/a1-s.jpg");
+        assert!(name(template, "http://h/x", Some("s\0")).contains("field \"sku\" is empty"));
+        assert!(name(template, "http://h/x", Some("\0a1")).contains("field \"shop\" is empty"));
+        let why = |text, fields| NameTemplate::parse(text, fields).unwrap_err().to_string();
+        let sku = ["sku".to_owned()];
+        let no_fields = why("{sku}/{size}", None);
+        assert!(no_fields.contains("{sku} is not a placeholder, and the list has no fields"), "{no_fields}");
+        let both = why("{name}-{sku}", Some(&sku));
         assert!(both.contains("use {path}"), "{both}");
-        assert!(why(Some("sku")).contains("{size} would be a second field"), "{}", why(Some("sku")));
+        let second = why("{sku}/{size}", Some(&sku));
+        assert!(second.contains("{size} would be a second field"), "{second}");
     }
 
     #[test]

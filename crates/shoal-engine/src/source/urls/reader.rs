@@ -365,7 +365,7 @@ pub(super) mod tests {
         assert_eq!(shown(b"a\rb\r\nc\n\rd\r\ne\r", Shape::Plain), wanted);
         let json = |url: &str| format!("{{\"u\": \"{url}\"}}");
         let text = format!("{}\r{}\r\n{}\n\r{}\r\n{}\r", json("a"), json("b"), json("c"), json("d"), json("e"));
-        assert_eq!(shown(text.as_bytes(), Shape::Json(Fields { url: "u".to_owned(), name: None })), wanted);
+        assert_eq!(shown(text.as_bytes(), Shape::Json(Fields { url: "u".to_owned(), names: Vec::new() })), wanted);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 
 /// Longest URL, and longest name, in bytes. Servers accept about 8 KiB.
 pub const URL_MAX: usize = 32 << 10;
+/// Between the values of several fields: no name can have it.
+pub(super) const SEPARATOR: char = '\0';
 /// Bytes of a hash of a record.
 pub(super) const HASH: usize = 16;
 
@@ -69,7 +71,8 @@ pub struct Record {
     pub number: u64,
     /// The URL; if `bad`, why there is none.
     pub url: String,
-    /// The name of the object, if the list has one.
+    /// The name of the object, if the list has one. If names are made of several fields: their values, with [`SEPARATOR`]
+    /// between them.
     pub name: Option<String>,
     /// There is no URL.
     pub bad: bool,
@@ -95,6 +98,19 @@ impl Record {
             (Some(name), Some(own)) => name.clone_into(own),
             _ => self.name = name.map(str::to_owned),
         }
+    }
+
+    /// Sets the URL, and the values of the fields that the name is made of.
+    pub fn set_fields<'a>(&mut self, mut values: impl ExactSizeIterator<Item = Option<&'a str>>, url: &str) {
+        if values.len() < 2 {
+            return self.set(values.next().flatten(), url);
+        }
+        let values: Vec<&str> = values.map(Option::unwrap_or_default).collect();
+        if values.iter().any(|value| value.contains(SEPARATOR)) {
+            return self.set_bad("a field that its name is made of has a NUL character");
+        }
+        let mut space = [0; 4];
+        self.set(Some(&values.join(SEPARATOR.encode_utf8(&mut space))), url);
     }
 
     /// The key of the hashes of a list with this first record.
@@ -153,6 +169,19 @@ mod tests {
             record.set(Some("a longer name"), "http://h/x");
             assert_ne!(record.hash(&key, &mut space), wanted.finish128().as_bytes());
         }
+    }
+
+    #[test]
+    fn the_values_of_several_fields_are_told_apart() {
+        let mut record = Record::default();
+        let mut name = |values: &[Option<&str>]| {
+            record.set_fields(values.iter().copied(), "http://h/x");
+            if record.bad { "bad".to_owned() } else { format!("{:?}", record.name) }
+        };
+        assert_eq!(name(&[]), "None");
+        assert_eq!(name(&[Some("a\0b")]), "Some(\"a\\0b\")");
+        assert_eq!(name(&[Some("a"), None, Some("b")]), "Some(\"a\\0\\0b\")");
+        assert_eq!(name(&[Some("a\0"), Some("b")]), "bad");
     }
 
     #[test]

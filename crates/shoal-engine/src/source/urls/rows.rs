@@ -19,7 +19,7 @@ pub(super) struct Rows {
     delimiter: u8,
     columns: usize,
     url: usize,
-    name: Option<usize>,
+    names: Vec<usize>,
 }
 
 /// A cell as it is written, without the quotes around it.
@@ -56,19 +56,20 @@ impl Rows {
     /// # Errors
     /// [`crate::Kind::Config`] if a field is not among them, or twice.
     pub fn below(names: &[&str], delimiter: u8, fields: &Fields) -> Result<Rows> {
-        let (url, name) = fields.places(names)?;
-        Ok(Rows { delimiter, columns: names.len(), url, name })
+        let (url, places) = fields.places(names)?;
+        Ok(Rows { delimiter, columns: names.len(), url, names: places })
     }
 
     /// Reads the row at the begin of `bytes`; none if it may go on behind them. `is_all`: there are no more.
     pub fn take(&self, bytes: &[u8], is_all: bool, into: &mut Record) -> Option<Taken> {
-        let (mut url, mut name, mut count, mut is_blank) = (None, None, 0, false);
+        let (mut url, mut count, mut is_blank) = (None, 0, false);
+        let mut names = vec![None; self.names.len()];
         let found = self.cells(bytes, is_all, |cell| {
             if count == self.url {
                 url = Some(cell);
             }
-            if Some(count) == self.name {
-                name = Some(cell);
+            if let Some(at) = self.names.iter().position(|name| *name == count) {
+                names[at] = Some(cell);
             }
             is_blank = count == 0 && !cell.is_quoted && cell.text.trim_ascii().is_empty();
             count += 1;
@@ -85,13 +86,15 @@ impl Rows {
         if end > LONG_LINE_MAX {
             return None;
         }
-        if url.is_none() || self.name.is_some() && name.is_none() {
-            into.set_bad("the row has too few columns");
-        } else {
-            let (url, name) = (url.unwrap_or_default().decoded(), name.unwrap_or_default().decoded());
-            match (str::from_utf8(&url), str::from_utf8(&name)) {
-                (Ok(url), Ok(name)) => into.set(Some(name), url),
-                _ => into.set_bad("the row is not UTF-8"),
+        match url.zip(names.into_iter().collect::<Option<Vec<Cell<'_>>>>()) {
+            None => into.set_bad("the row has too few columns"),
+            Some((url, names)) => {
+                let (url, names) = (url.decoded(), names.into_iter().map(Cell::decoded).collect::<Vec<_>>());
+                let texts = names.iter().map(|name| str::from_utf8(name).map(Some));
+                match (str::from_utf8(&url), texts.collect::<std::result::Result<Vec<_>, _>>()) {
+                    (Ok(url), Ok(names)) => into.set_fields(names.into_iter(), url),
+                    _ => into.set_bad("the row is not UTF-8"),
+                }
             }
         }
         Some(Taken { next, breaks, is_record: !is_blank })
@@ -178,7 +181,7 @@ pub(super) fn names(
     delimiter: u8,
 ) -> Option<std::result::Result<(Vec<String>, Taken), &'static str>> {
     let mut names = Vec::new();
-    let rows = Rows { delimiter, columns: usize::MAX, url: usize::MAX, name: None };
+    let rows = Rows { delimiter, columns: usize::MAX, url: usize::MAX, names: Vec::new() };
     let found = rows.cells(bytes, is_all, |cell| {
         names.push(String::from_utf8_lossy(&cell.decoded()).trim().to_owned());
         true
@@ -207,8 +210,11 @@ mod tests {
 
     fn rows(columns: &str, delimiter: char) -> Shape {
         let names: Vec<&str> = columns.split(delimiter).collect();
-        let name = names.contains(&"name").then(|| "name".to_owned());
-        Shape::Rows(Rows::below(&names, delimiter as u8, &Fields { url: "url".to_owned(), name }).unwrap())
+        let fields = Fields {
+            url: "url".to_owned(),
+            names: names.contains(&"name").then(|| "name".to_owned()).into_iter().collect(),
+        };
+        Shape::Rows(Rows::below(&names, delimiter as u8, &fields).unwrap())
     }
 
     fn read(columns: &str, text: &str) -> Vec<String> {
@@ -322,7 +328,8 @@ mod tests {
                 text += &(0..columns).map(cell).collect::<Vec<_>>().join(",");
                 text += ["\n", "\r\n", "\r"][chance.usize(..3)];
             }
-            let found = records(text.as_bytes(), Shape::Rows(Rows { delimiter: b',', columns, url, name: None }));
+            let found =
+                records(text.as_bytes(), Shape::Rows(Rows { delimiter: b',', columns, url, names: Vec::new() }));
             let numbers: Vec<u64> = found.iter().map(|record| record.number).collect();
             assert_eq!(numbers, (1..=lines as u64).collect::<Vec<_>>(), "{text}");
             for record in found {
