@@ -1,4 +1,4 @@
-"""A run whose first hundred objects fail alike ends there: the cause is an option or a function, and not the objects."""
+"""A run whose first hundred objects fail alike ends there: an option or a function is wrong, and not the objects."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def raises(number: int) -> Any:
 
 def test_a_function_that_raises_each_time_ends_the_run(tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(package.RunError, match="100 objects failed alike: .*ValueError") as caught:
+    with pytest.raises(package.RunError, match=r"100 objects failed alike: .*ValueError") as caught:
         package.generate(raises, range(5_000), tmp_path / "out", name="{:05d}.txt")
     assert caught.value.kind == "too-many-failures"
     assert time.monotonic() - began < 60
@@ -105,7 +105,7 @@ def test_retries_of_failures_go_through_all_of_them(tmp_path: Path) -> None:
 def test_a_list_of_one_host_ends_and_one_of_several_goes_on(tmp_path: Path) -> None:
     with package.serve(synthetic="10:10") as one, package.serve(synthetic="10:10") as other:
         urls = [f"{one.url}/get/none-{number}" for number in range(600)]
-        with pytest.raises(package.RunError, match="failed alike: .*the server has no such object"):
+        with pytest.raises(package.RunError, match=r"failed alike: .*the server has no such object"):
             package.copy(package.urls(urls), tmp_path / "one")
         urls += [f"{other.url}/get/none-{number}" for number in range(600)]
         with pytest.raises(package.ObjectsFailedError, match="1,200 of 1,200"):
