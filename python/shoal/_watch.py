@@ -101,7 +101,7 @@ class Watch:
 def _warn(message: str) -> None:
     """Warns at the line of the user's program that called this package."""
     # From Python 3.12 on, `warnings` can skip a package itself.
-    level, frame = 1, sys._getframe()  # noqa: SLF001
+    level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("shoal."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, ShoalWarning, stacklevel=level)
