@@ -50,6 +50,8 @@ kinds! {
     ServerError = "server-error": Retry,
     /// The host asked to slow down (429, 503).
     Throttled = "throttled": Retry,
+    /// Its turn has not come: its partition was committed without it, so that a kill loses little.
+    Postponed = "postponed": Retry,
     /// This process has no file descriptor left; retried with fewer workers, no attempt charged.
     OutOfFiles = "out-of-files": Retry,
     /// The name cannot be stored safely.

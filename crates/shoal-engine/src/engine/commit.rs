@@ -336,6 +336,7 @@ impl Committer {
             objects += complete.objects;
             bytes += complete.bytes;
             commit.retried.extend(complete.retried);
+            commit.returned.extend(complete.returned);
             if let Some(done) = complete.done {
                 listed += done.listed;
                 commit.done.push(done);

@@ -31,6 +31,8 @@ pub(crate) struct Tally {
     pub left_out: Vec<Skipped>,
     /// Only for `Origin::Retried`: outcomes by name, since the journal holds these one by one.
     pub retried: Vec<Retried>,
+    /// The same: those that were not begun, and wait as before.
+    pub returned: Vec<Box<[u8]>>,
 }
 
 /// A partition all of whose objects are settled, ready for the barrier.
@@ -40,6 +42,7 @@ pub(crate) struct Complete {
     /// `None` for retried ones.
     pub done: Option<Done>,
     pub retried: Vec<Retried>,
+    pub returned: Vec<Box<[u8]>>,
     pub sealed: Vec<Sealed>,
     pub objects: u64,
     pub bytes: u64,
@@ -194,6 +197,7 @@ impl InFlightPartition {
         sum.failures.extend(tally.failures);
         sum.left_out.extend(tally.left_out);
         sum.retried.extend(tally.retried);
+        sum.returned.extend(tally.returned);
         state.sealed.push(sealed);
         state.parts -= 1;
         if state.parts > 0 || self.untaken() > 0 {
@@ -219,7 +223,15 @@ impl InFlightPartition {
             left_out: tally.left_out,
             seen,
         });
-        Complete { seq: self.partition.seq, done, retried: tally.retried, sealed, objects, bytes }
+        Complete {
+            seq: self.partition.seq,
+            done,
+            retried: tally.retried,
+            returned: tally.returned,
+            sealed,
+            objects,
+            bytes,
+        }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

@@ -42,6 +42,10 @@ pub(crate) struct LanePartition {
     /// Those that wait for their host, where the partition has one host of many.
     pub given_back: VecDeque<u32>,
     pub tally: Tally,
+    /// No object of it is begun any more.
+    pub is_cut: bool,
+    /// Since when an object of it is written that is not committed.
+    since: Option<Instant>,
     tried: HashMap<(u32, Side), Tried>,
     writing: SinkProperties,
 }
@@ -56,6 +60,8 @@ impl LanePartition {
             parked: false,
             given_back: VecDeque::new(),
             tally: Tally::default(),
+            is_cut: false,
+            since: None,
             tried: HashMap::new(),
             writing,
         }
@@ -72,7 +78,11 @@ impl LanePartition {
 
     /// Whether an object has failed before.
     pub fn is_tried(&self, index: u32) -> bool {
-        matches!(self.open.origin, Origin::Retried(_)) || self.tried.contains_key(&(index, Side::Source))
+        let before = match &self.open.origin {
+            Origin::Listed => false,
+            Origin::Retried(due) => due.get(index as usize).is_some_and(|due| *due.kind != *Kind::Postponed.as_str()),
+        };
+        before || self.tried.contains_key(&(index, Side::Source))
     }
 
     /// Whether it has failed for the length of its body when it was last tried in another partition.
@@ -133,8 +143,14 @@ impl LanePartition {
         }
     }
 
+    /// Whether its first object was written so long ago.
+    pub fn is_older_than(&self, most: Duration) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > most) && !self.entries.is_stream()
+    }
+
     /// `kept`: an earlier session has written it.
     pub fn written(&mut self, index: u32, bytes: u64, kept: bool) {
+        self.since.get_or_insert_with(Instant::now);
         match self.open.origin {
             Origin::Listed => {
                 self.tally.written += 1;
@@ -166,6 +182,14 @@ impl LanePartition {
         match self.open.origin {
             Origin::Listed => self.tally.failures.push(failed),
             Origin::Retried(_) => self.retried(index, Err(failed)),
+        }
+    }
+
+    /// It leaves its partition before it was begun. Of one that is tried again, the journal has the row.
+    pub fn postponed(&mut self, index: u32, error: &Error, tried: (u32, Duration), wait: Duration) {
+        match self.open.origin {
+            Origin::Listed => self.failed(index, error, Some(tried), Some(wait)),
+            Origin::Retried(_) => self.tally.returned.push(self.entries.get(index).locator.into()),
         }
     }
 

@@ -111,6 +111,7 @@ impl Run {
         let may_be_wrong = fetching.is_network || fetching.once;
         let keeps_going = options.keep_going == Some(true) || options.max_failures.is_some();
         let watches = may_be_wrong && !retries && !keeps_going && !standing.has_succeeded;
+        let open_max = (journal.is_kept() && !fetching.once && !options.dry_run).then_some(writing.open_max).flatten();
         let counters = Counters::new(lanes, journal.deferred());
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
         let shared = Arc::new(Shared {
@@ -137,6 +138,7 @@ impl Run {
             },
             findings: Arc::default(),
             batch,
+            open_max,
             alike: alike::Alike::new(watches, fetching.many_hosts),
             told: Told { notes: Mutex::new(notes), ..Told::default() },
             room: (0..lanes).map(|_| Notify::new()).collect(),

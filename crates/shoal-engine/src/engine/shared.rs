@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     /// What the listing and the fetchers find out about the source.
     pub findings: Arc<Findings>,
     pub batch: Option<u64>,
+    /// How long a partition stays open once an object of it is written. `None`: nothing is kept that a kill could lose.
+    pub open_max: Option<Duration>,
     pub told: Told,
     pub alike: alike::Alike,
     /// The sink has room again; one for each lane.

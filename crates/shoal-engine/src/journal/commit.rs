@@ -122,6 +122,8 @@ pub struct Commit {
     pub done: Vec<Done>,
     /// Later retries whose bytes the sync made durable.
     pub retried: Vec<Retried>,
+    /// Locators that `Journal::take_due` has returned and that were not tried: they stay due.
+    pub returned: Vec<Box<[u8]>>,
     /// Failures of objects that are committed, in this commit or an earlier one.
     pub withdrawn: Vec<Withdrawn>,
     /// How far the frontier moves.

@@ -126,6 +126,11 @@ impl Journal {
         sums
     }
 
+    /// Whether a later session can go on with it.
+    pub fn is_kept(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// The number of this run among those of the journal.
     pub fn run_number(&self) -> u64 {
         self.run as u64

@@ -87,6 +87,10 @@ impl Journal {
         for retried in &commit.retried {
             self.handed.remove(&retried.locator);
         }
+        for locator in &commit.returned {
+            self.handed.remove(locator);
+            self.handed_before = 0; // it is not known when they were due
+        }
         let failed = commit.done.iter().flat_map(|done| &done.failures);
         let again = commit.retried.iter().filter_map(|retried| retried.outcome.as_ref().err());
         let due = failed.chain(again).filter_map(|failed| failed.due_ms).min();

@@ -17,6 +17,9 @@ pub struct SinkProperties {
     pub window_objects: u64,
     /// The same in bytes, of the objects of complete partitions.
     pub window_bytes: u64,
+    /// How long a partition stays open once an object of it is written, before it is committed without those that have not
+    /// begun. A kill costs so much and the time between two commits. `None`: until all of it is done.
+    pub open_max: Option<Duration>,
     /// What is committed can be replaced by a later session. Otherwise a listing that differs before the place where a
     /// run continues ends the run.
     pub replaces: bool,
@@ -50,6 +53,7 @@ impl Default for SinkProperties {
             shares: true,
             window_objects: 20_000,
             window_bytes: 64 << 20,
+            open_max: Some(Duration::from_secs(1)),
             replaces: true,
             metadata: false,
             form: None,

@@ -48,6 +48,19 @@ fn a_deferred_object_is_handed_out_once_until_it_is_answered() {
 }
 
 #[test]
+fn what_was_handed_out_and_not_tried_is_handed_out_again_without_a_change_to_its_row() {
+    let dir = fast_dir();
+    let (mut journal, _) = open(dir.path());
+    let failures = vec![failed("a", Some(100)), failed("b", Some(200))];
+    journal.commit(&Commit { done: vec![done(0, failures)], ..Commit::default() }, Durable::All).unwrap();
+    assert_eq!(take(&mut journal, 999, 9), ["a", "b"]);
+    let returned = vec![b"a".as_slice().into()];
+    journal.commit(&Commit { retried: vec![written("b", 7)], returned, ..Commit::default() }, Durable::All).unwrap();
+    assert_eq!((take(&mut journal, 999, 9), journal.deferred()), (vec!["a".to_owned()], 1));
+    assert!(take(&mut journal, 999, 9).is_empty(), "once");
+}
+
+#[test]
 fn an_object_that_was_deferred_in_two_partitions_can_be_withdrawn_from_the_one_that_counts_it() {
     let dir = fast_dir();
     let (mut journal, _) = open(dir.path());

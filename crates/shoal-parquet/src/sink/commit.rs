@@ -20,7 +20,7 @@ use super::writer::{Limits, Token};
 use crate::schema::file_name;
 
 /// Rows wait for others of their group at most this long.
-const GROUP_AGE: Duration = Duration::from_secs(30);
+const GROUP_AGE: Duration = Duration::from_secs(10);
 /// How long a starving run waits for a row group, before it looks at what else there is.
 const STARVING_WAIT: Duration = Duration::from_millis(100);
 

@@ -154,6 +154,8 @@ impl Sink for ParquetSink {
             form: Some("parquet"),
             window_objects: WINDOW_OBJECTS,
             window_bytes: WINDOW_BYTES,
+            // What leaves a partition is tried again once that is committed, which is only with its row group.
+            open_max: None,
             stop_within: STOP_WITHIN,
             parts: true,
             refuses: REFUSED,

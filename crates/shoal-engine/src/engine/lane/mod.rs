@@ -4,6 +4,7 @@
 //! (opens the next partitions before the last one is empty, so that its tail never idles the lane) and a clock
 //! (retries that have come due, changed limits, the stop flag).
 
+mod cut;
 mod many;
 mod probes;
 mod settle;
@@ -210,6 +211,7 @@ impl LaneState {
             tick.tick().await;
             add(&self.counters().beats, 1);
             self.many.tick();
+            self.cut_old();
             let has_more = self.unpark_some();
             let due = self.waiting.due.borrow().peek().is_some_and(|Reverse((at, ..))| *at <= Instant::now());
             let limit = self.limit();

@@ -196,6 +196,11 @@ impl LaneState {
         }
     }
 
+    /// Takes an entry of a partition that is cut, to settle it without fetching it. False if none is left.
+    pub(super) fn settles_fresh(&self, number: u32, asking: &Asking<'_>) -> bool {
+        !self.shared.cancel.is_raised() && matches!(self.take_fresh(number, asking), Next::More)
+    }
+
     /// Takes an entry that no lane has taken.
     fn take_fresh(&self, number: u32, asking: &Asking<'_>) -> Next {
         let mut slots = self.slots.open.borrow_mut();
@@ -211,6 +216,12 @@ impl LaneState {
         };
         let entry = slot.entries.get(index);
         match self.admit(&entry) {
+            Admit::Fetch(_) if slot.is_cut => {
+                drop(slots);
+                self.postpone(number, index);
+                self.close_if_settled(number);
+                return Next::More;
+            }
             Admit::Fetch(name) if !self.shared.options.dry_run => {
                 drop(slots);
                 return self.fetch(number, index, name, asking);
