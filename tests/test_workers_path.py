@@ -21,9 +21,10 @@ __all__ = ["fault_server"]
 
 
 def slowed_down(make_server: MakeServer) -> str:
-    """Starts a service that asks once, late, to slow down and wait a second, which halves the workers at once."""
+    """Starts a service that asks, late, to slow down for some objects in a row, which halves the workers at once."""
     server = make_server({f"object-{number:04}": bytes(1000) for number in range(300)})
-    server.on_object("object-0200", faults.status(503, b"slow down", {"Retry-After": "1"}), times=1)
+    for number in range(200, 220):
+        server.on_object(f"object-{number:04}", faults.status(503, b"slow down", {"Retry-After": "1"}), times=1)
     return server.start().url
 
 

@@ -31,21 +31,39 @@ def pause_of(server: FaultServer, name: str) -> float:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_retry_after_in_seconds_is_kept_by_the_whole_host(
+def test_a_retry_after_of_five_seconds_is_kept_by_the_whole_host(
     shoal_command: Shoal, fault_server: MakeServer, code: int
 ) -> None:
     objects = numbered(3000)
     server = fault_server(objects)
     name = list(objects)[200]
-    server.on_object(name, throttle(code, "2"), times=1)
+    server.on_object(name, throttle(code, "5"), times=1)
     server.start()
     outcome = shoal_command.copy(server, "--workers", "4")
     assert_arrived(outcome, objects)
-    assert 2 <= pause_of(server, name) < 8
+    assert 5 <= pause_of(server, name) < 11
     asked = server.asked(name)[0].at
     # Those on their way, and one that was being sent, are not called back; no others are made.
-    during = [request for request in server.requests if asked + 0.2 < request.at < asked + 1.9]
+    during = [request for request in server.requests if asked + 0.2 < request.at < asked + 4.9]
     assert len(during) <= 8, f"{len(during)} requests while the host had asked for patience"
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_shorter_retry_after_of_a_few_objects_holds_up_no_others(
+    shoal_command: Shoal, fault_server: MakeServer, code: int
+) -> None:
+    objects = numbered(3000)
+    server = fault_server(objects)
+    refused = list(objects)[::50]
+    for name in refused:
+        server.on_object(name, throttle(code, "2"), times=1)
+    server.start()
+    assert_arrived(shoal_command.copy(server), objects)
+    for name in refused:
+        assert [pause_of(server, name) >= 2, len(server.asked(name))] == [True, 2]
+    first, second = server.asked(refused[0])
+    during = [request for request in server.requests if first.at < request.at < second.at]
+    assert len(during) > len(objects) / 2, f"{len(during)} requests while one object had to wait"
 
 
 def test_retry_after_as_a_date_is_kept(shoal_command: Shoal, fault_server: MakeServer) -> None:
@@ -145,6 +163,23 @@ def test_objects_that_fail_for_ever_are_recorded_and_tried_no_more_than_allowed(
     assert again.code == 0, again
     assert (again.report["written"], again.report["failed"]) == (2, 0), again
     assert again.report["total"]["failed"] == 0, again
+
+
+def test_a_few_objects_that_are_broken_for_good_end_soon_after_the_others(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects, broken = numbered(500), [f"bad-{number}" for number in range(5)]
+    server = fault_server({**objects, **dict.fromkeys(broken, b"")})
+    for name in broken:
+        server.on_object(name, faults.status(500))
+    server.start()
+    outcome = shoal_command.copy(server, "--max-retries", "10", "--retry-timeout", "180", limit=120)
+    assert (outcome.report["written"], outcome.report["failed"]) == (len(objects), len(broken)), outcome
+    others = max(request.at for request in server.requests if request.name not in broken)
+    for name in broken:
+        asked = server.asked(name)
+        assert len(asked) == 11
+        assert asked[-1].at - others <= 15
 
 
 def assert_sat_out(

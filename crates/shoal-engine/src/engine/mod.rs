@@ -17,7 +17,7 @@ mod budget;
 mod cancel;
 mod coarse_clock;
 mod commit;
-mod concurrency;
+pub(crate) mod concurrency;
 mod doubles;
 mod filter;
 mod frontier;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pace::Pace;
 use super::sets::Answered;
 use super::{FIRST_ANSWER, PROBE_MAX, PROBE_MIN, Rules};
 use crate::error::{Error, Kind};
@@ -17,6 +18,10 @@ pub(super) const REFUND: i64 = 2;
 /// What an error and a throttled answer take, as in AWS SDKs.
 const COST: i64 = 14;
 const THROTTLE_COST: i64 = 5;
+/// Tokens that a host has lost that refuses most requests: more than two in seven, for a while.
+const MOST: i64 = 400;
+/// Tokens that a host lacks at the most for which objects that fail are exceptions: two are not made up for so far.
+const FEW: i64 = 3 * COST;
 /// Of many hosts, what an error takes from one that has never answered: lists have thousands that are gone.
 const UNHEARD_COST: i64 = 100;
 
@@ -28,6 +33,8 @@ pub(super) struct Host {
     /// It has asked to be left alone until then.
     pub cool_until: Option<Time>,
     pub pause: Option<Pause>,
+    /// Of many hosts, one that has asked to slow down.
+    pub pace: Option<Box<Pace>>,
     /// By pauses for failures that have ended.
     pub paused: Duration,
     /// What it answered last that was no good, or that it did not answer.
@@ -126,7 +133,7 @@ impl Judge<'_> {
 impl Host {
     pub fn new(now: Time) -> Host {
         let last = Failure { kind: Kind::Connect, why: String::new(), at: now };
-        Host { tokens: TOKENS, cool_until: None, pause: None, paused: Duration::ZERO, last }
+        Host { tokens: TOKENS, cool_until: None, pause: None, pace: None, paused: Duration::ZERO, last }
     }
 
     /// What follows from all that is known.
@@ -151,6 +158,7 @@ impl Host {
     pub fn gate(&self, now: Time, judge: &Judge<'_>) -> Gate {
         let is_due = self.pause.as_ref().is_none_or(|pause| !pause.probing && now >= pause.next_probe);
         match self.state(now, judge) {
+            State::Well if self.pace.as_ref().is_some_and(|pace| pace.holds(now)) => Gate::Closed,
             State::Well => Gate::Open,
             State::Paused | State::Away if is_due && self.cool_until.is_none_or(|until| until <= now) => Gate::Probe,
             State::Paused | State::CoolingDown => Gate::Closed,
@@ -165,7 +173,7 @@ impl Host {
 
     /// Whether its next answers change anything.
     pub fn is_troubled(&self) -> bool {
-        self.is_gated() || self.tokens < TOKENS
+        self.is_gated() || self.tokens < TOKENS || self.pace.is_some()
     }
 
     /// Whether there is something to remember.
@@ -173,9 +181,19 @@ impl Host {
         self.is_troubled() || !self.paused.is_zero()
     }
 
-    /// It wants to be left alone for so long. Up to a tenth more, so that not all requests come back in the same instant.
+    /// Whether it refuses so many requests that it has to be left alone, and fewer have not helped.
+    pub fn refuses_most(&self) -> bool {
+        self.tokens <= TOKENS - MOST && self.pace.as_ref().is_none_or(|pace| pace.is_least())
+    }
+
+    /// Whether nearly all failures have been made up for by good answers.
+    pub fn is_well(&self) -> bool {
+        self.pause.is_none() && self.tokens > TOKENS - FEW
+    }
+
+    /// It wants to be left alone for so long.
     pub fn cools(&mut self, wait: Duration, now: Time) {
-        let until = now + wait.mul_f64(1.0 + 0.1 * fastrand::f64());
+        let until = now + spread(wait);
         self.cool_until = Some(self.cool_until.map_or(until, |earlier| earlier.max(until)));
     }
 
@@ -277,4 +295,9 @@ impl Pause {
             PausedFor::Silence { is_connected } => hangs > if is_connected { FIRST_ANSWER } else { PROBE_MAX },
         }
     }
+}
+
+/// A wait that a host has asked for, and up to a tenth more, so that not all requests come back in the same instant.
+pub(super) fn spread(wait: Duration) -> Duration {
+    wait.mul_f64(1.0 + 0.1 * fastrand::f64())
 }

@@ -2,6 +2,8 @@
 //!
 //! - Back-off with full jitter: 100 ms base (1 s when throttled), doubling, at most 20 s, and no longer than the object has
 //!   left: its last try comes when its time ends.
+//! - An object waits as long as its host asks for (`Retry-After`). All objects wait if that is 5 s or more, or the host refuses
+//!   most requests. A server error that lasts, of a host that answers others, is tried as often with shorter waits.
 //! - A bucket of tokens for each host (`host.rs`). Empty: the host pauses. One probe at a time asks it again, with an object
 //!   not yet tried if there is one; a probe without an answer is charged no try. A probe that succeeds ends the pause.
 //! - An answer, even a bad one, to a *repeated* request says something about the object and takes no tokens; no answer
@@ -13,7 +15,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host::{Gate, Host, Judge, Pause, PausedFor, REFUND, TOKENS, Time};
+use super::host::{Gate, Host, Judge, Pause, PausedFor, REFUND, TOKENS, Time, spread};
+use super::pace::Pace;
 use super::sets::{Answered, Known};
 use super::{FIRST_ANSWER, HOLD_MAX, PROBE_MAX, Rules};
 use crate::error::{Error, HostId, Kind};
@@ -24,6 +27,12 @@ const HOSTS_MAX: usize = 100_000;
 const BACKOFF: Duration = Duration::from_millis(100);
 const BACKOFF_THROTTLED: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(20);
+
+/// A host that asks for a wait of this length means all requests, always.
+const FOR_ALL: Duration = Duration::from_secs(5);
+
+/// Failures of an object after which it waits no longer than before, if its host answers others: it will hardly change.
+const LASTING: u32 = 5;
 
 /// What to do with a failed try.
 #[derive(Debug, PartialEq)]
@@ -40,10 +49,16 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Glance {
     pub answered: Answered,
+    /// Those that have answered well.
+    pub well: Answered,
     pub known: Known,
 }
 
 impl Glance {
+    pub fn new(many: bool) -> Glance {
+        Glance { answered: Answered::new(many), well: Answered::new(many), known: Known::new(many) }
+    }
+
     /// A host has answered, well or badly.
     pub fn heard(&self, id: HostId, now: Time) {
         self.answered.add(id);
@@ -73,6 +88,10 @@ impl Machine {
             && let Some(pause) = self.pause_of(id)
         {
             pause.asks(now);
+        } else if gate == Gate::Open
+            && let Some(pace) = self.hosts.get_mut(&id).and_then(|host| host.pace.as_mut())
+        {
+            pace.asks(now);
         }
         gate
     }
@@ -86,6 +105,7 @@ impl Machine {
     /// host as it is now: besides probes, only answers count that come long after. `whole`: it was the whole object.
     pub fn answered(&mut self, id: HostId, probe: bool, whole: bool, now: Time) {
         self.glance.heard(id, now);
+        self.glance.well.add(id);
         if !self.hosts.contains_key(&id) {
             return;
         }
@@ -94,6 +114,10 @@ impl Machine {
                 |pause: &Pause| pause.why != PausedFor::Failures || now.saturating_sub(pause.since) >= PROBE_MAX;
             if host.pause.as_ref().is_some_and(|pause| probe || is_late(pause)) {
                 host.resume(now);
+            }
+            if let Some(pace) = &mut host.pace {
+                pace.answered(false, now);
+                host.pace.take_if(|pace| pace.is_over(now));
             }
             if whole {
                 host.tokens = (host.tokens + REFUND).min(TOKENS);
@@ -119,10 +143,19 @@ impl Machine {
             self.answered(id, probe, true, now); // it has redirected
         }
         let rules = self.rules;
+        let answers_others = self.glance.well.any() && self.glance.well.has(id);
         self.change(id, now, |host, judge| {
             (host.last.kind, host.last.at) = (error.kind(), now);
             error.why().clone_into(&mut host.last.why);
-            if let Some(wait) = error.wait_asked().filter(|wait| !wait.is_zero()) {
+            if rules.many && error.kind() == Kind::Throttled && !behind {
+                match &mut host.pace {
+                    Some(pace) => pace.answered(true, now),
+                    None => host.pace = Some(Box::new(Pace::new(now))),
+                }
+            }
+            let asked = error.wait_asked();
+            let is_for_all = asked.is_some_and(|wait| wait >= FOR_ALL || !wait.is_zero() && host.refuses_most());
+            if let Some(wait) = asked.filter(|_| is_for_all) {
                 host.cools(wait, now);
             }
             if !is_silent && host.pause.as_ref().is_some_and(|pause| pause.why != PausedFor::Failures) {
@@ -141,11 +174,15 @@ impl Machine {
                 }
                 return Verdict::GiveUp;
             }
-            let wait = match error.wait_asked() {
-                Some(_) => Duration::ZERO,
-                None => backoff(tries, error.kind() == Kind::Throttled).min(rules.timeout.saturating_sub(trying)),
+            let wait = match asked {
+                Some(_) if is_for_all => Duration::ZERO,
+                Some(wait) => spread(wait),
+                None if error.kind() == Kind::ServerError && answers_others && host.is_well() => {
+                    backoff(tries.min(LASTING), false)
+                }
+                None => backoff(tries, error.kind() == Kind::Throttled),
             };
-            Verdict::Again(wait)
+            Verdict::Again(wait.min(rules.timeout.saturating_sub(trying)))
         })
     }
 

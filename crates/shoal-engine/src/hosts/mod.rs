@@ -2,7 +2,8 @@
 //!
 //! Source hosts, those to which redirects lead and the destination are one kind of thing here. `host.rs` has what is known of
 //! one and the state that follows, `machine.rs` what happens to all. Both have no clock, lock, or input and output, so
-//! `models/` runs them in virtual time. `silence.rs` says when a request hangs, `places.rs` which objects of a lane take
+//! `models/` runs them in virtual time. `trouble.rs` tells whether fewer requests help against refusals, `pace.rs` sends
+//! fewer to one of many hosts. `silence.rs` says when a request hangs, `places.rs` which objects of a lane take
 //! the place of others, `targets.rs` which redirects are followed. Here: the machine behind one lock, with a quick answer
 //! for hosts of which nothing is remembered, since nearly every object is of one (`sets.rs`). Not here: classes of errors
 //! (`shoal-core`), the waiting itself (`engine/lane/`).
@@ -11,12 +12,14 @@ mod host;
 mod machine;
 #[cfg(test)]
 mod models;
+mod pace;
 mod places;
 mod sets;
 mod silence;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,9 +29,9 @@ pub(crate) use self::host::{Gate, Time};
 pub(crate) use self::machine::Verdict;
 use self::machine::{Glance, Machine};
 pub(crate) use self::places::Places;
-use self::sets::{Answered, Known};
 pub(crate) use self::silence::{LOOK, Patience};
 pub(crate) use self::targets::Targets;
+pub(crate) use self::trouble::{Answers, Consequence, Sign, Trouble};
 use crate::error::{Error, HostId, Kind};
 use crate::poison::ignore_poison;
 
@@ -67,7 +70,7 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     pub fn new(what: &'static str, rules: Rules) -> Hosts {
-        let glance = Arc::new(Glance { answered: Answered::new(rules.many), known: Known::new(rules.many) });
+        let glance = Arc::new(Glance::new(rules.many));
         Hosts {
             what,
             many: rules.many,
@@ -132,10 +135,12 @@ impl Hosts {
     fn answered(&self, host: HostId, probe: bool, whole: bool) {
         if probe || !self.is_well(host) {
             self.machine().answered(host, probe, whole, self.now());
-        } else if self.any_gated() {
-            self.glance.heard(host, self.now());
-        } else {
-            self.glance.answered.add(host);
+            return;
+        }
+        self.glance.well.add(host);
+        match self.any_gated() {
+            true => self.glance.heard(host, self.now()),
+            false => self.glance.answered.add(host),
         }
     }
 

@@ -7,7 +7,6 @@ use shoal_http::Targets as _;
 
 use super::host::{Gate, Time};
 use super::machine::{Glance, Machine, Verdict};
-use super::sets::{Answered, Known};
 use super::{Hosts, PROBE_MAX, Rules, Targets};
 use crate::error::{Error, HostId, Kind};
 
@@ -20,7 +19,7 @@ fn s(seconds: f64) -> Duration {
 }
 
 fn machine(max_retries: u32, timeout: f64, many: bool) -> Machine {
-    let glance = Arc::new(Glance { answered: Answered::new(many), known: Known::new(many) });
+    let glance = Arc::new(Glance::new(many));
     Machine::new(Rules { max_retries, timeout: s(timeout), many }, glance)
 }
 
@@ -94,7 +93,55 @@ fn tries_and_time_run_out_and_no_wait_is_longer_than_what_is_left() {
 }
 
 #[test]
-fn retry_after_closes_the_whole_host_for_that_long() {
+fn a_short_retry_after_is_the_objects_own_unless_most_are_refused() {
+    let mut machine = machine(10, 180.0, false);
+    let asks = error(Kind::Throttled).retry_after(Some(s(1.0)));
+    let mut refused = |good: usize| {
+        let verdict = machine.failed(&asks, 1, ZERO, false, ZERO);
+        (0..good).for_each(|_| machine.answered(HOST, false, true, ZERO));
+        (verdict, machine.look(HOST, ZERO))
+    };
+    for _ in 0..1_000 {
+        let (verdict, gate) = refused(4);
+        assert!(matches!(verdict, Verdict::Again(wait) if wait >= s(1.0) && wait <= s(1.1)), "{verdict:?}");
+        assert_eq!(gate, Gate::Open, "one in five is refused");
+    }
+    let refusals = (1..).find(|_| refused(0).1 == Gate::Closed).unwrap_or_default();
+    assert!((50..100).contains(&refusals), "after {refusals} in a row");
+}
+
+#[test]
+fn a_server_error_that_lasts_is_tried_as_often_with_shorter_waits_if_the_host_answers_others() {
+    let longest = |answers_others| {
+        let mut machine = machine(10, 180.0, true);
+        if answers_others {
+            machine.answered(HOST, false, true, ZERO);
+        }
+        let mut longest = ZERO;
+        for _ in 0..50 {
+            for tries in 1..=10 {
+                let Verdict::Again(wait) = machine.failed(&error(Kind::ServerError), tries, ZERO, false, ZERO) else {
+                    panic!("{tries} tries")
+                };
+                longest = longest.max(wait);
+            }
+            (0..7).for_each(|_| {
+                if answers_others {
+                    machine.answered(HOST, false, true, ZERO)
+                }
+            });
+            if !answers_others {
+                break;
+            }
+        }
+        longest
+    };
+    assert!(longest(true) <= s(1.6));
+    assert!((0..10).any(|_| longest(false) > s(4.0)), "an outage");
+}
+
+#[test]
+fn retry_after_of_five_seconds_closes_the_whole_host_for_that_long() {
     let mut machine = machine(10, 180.0, false);
     let asks = error(Kind::Throttled).retry_after(Some(s(5.0)));
     assert_eq!(machine.failed(&asks, 1, ZERO, false, ZERO), Verdict::Again(ZERO));
@@ -223,9 +270,9 @@ fn what_is_remembered_of_hosts_is_bounded_also_of_paused_ones() {
         machine.failed(&asks, 1, ZERO, false, ZERO);
     }
     assert!(machine.len() <= 100_000);
-    machine.tick(s(3.0));
+    machine.tick(s(70.0));
     for host in 1..250_000 {
-        (0..3).for_each(|_| machine.answered(HostId(host), false, true, s(3.0)));
+        (0..3).for_each(|_| machine.answered(HostId(host), false, true, s(70.0)));
     }
     assert_eq!(machine.len(), 0, "a host that is well is forgotten, and each was counted once");
 }

@@ -4,8 +4,8 @@
 //! number of lanes; for a network, the objects in flight over all lanes (`Shared::busy_lanes` divides it).
 //!
 //! It maximises goodput, the objects and bytes that the sink takes, with as few in flight as reach it (`search.rs`). Answers
-//! that ask to slow down, late connections and missing file descriptors reduce the number at once (`trouble.rs`), and so does
-//! a stall while connections take long (`stall.rs`). The models of media that prove it, in virtual time, are in `models.rs`. Bytes
+//! that ask to slow down, late connections (`hosts/trouble.rs`) and missing file descriptors reduce the number at once, and so
+//! does a stall while connections take long (`stall.rs`). The models of media that prove it, in virtual time, are in `models.rs`. Bytes
 //! a second and pauses of a host are elsewhere (`rate.rs`, `retry/`).
 
 mod comparison;
@@ -15,19 +15,18 @@ mod numbers;
 mod path;
 mod search;
 mod stall;
-mod trouble;
 mod usual;
 mod window;
 
 use std::time::{Duration, Instant};
 
+use crate::hosts::{Answers, Consequence, Sign, Trouble};
 use crate::object::Storage;
 use crate::options::Workers;
 use crate::report::Step;
 use path::Path;
 use search::{Conditions, Search, Why};
 use stall::Stall;
-use trouble::{Consequence, Sign, Trouble};
 use window::{Meter, Window};
 
 pub(crate) use window::Sample;
@@ -54,8 +53,10 @@ const FILES_AGAIN: Duration = Duration::from_millis(500);
 const FILES_BACK: Duration = Duration::from_secs(60);
 /// Longest time between two looks: `progress` and signals have this pace too.
 const TICK_MAX: Duration = Duration::from_millis(50);
-/// How often a fixed number that was reduced grows by one again.
+/// How often a number that was reduced grows by a step again.
 const CREEP: Duration = Duration::from_millis(250);
+/// The same to a number that was too much before.
+const CREEP_PAST: Duration = Duration::from_secs(1);
 
 /// What a lane waits for, and so how many objects in flight make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +107,12 @@ pub(crate) struct Concurrency {
     depth: usize,
     /// In flight that the memory budget allows.
     memory_max: usize,
-    /// A fixed number as it is now, since when, and the first sample of it.
-    fixed: (usize, Instant, Option<Sample>),
-    /// Counters of the last look.
-    throttled: u64,
+    /// A fixed number as it is now, and the first sample of it.
+    fixed: (usize, Option<Sample>),
+    /// After a reduction, the number grows step by step; when it did last.
+    creeps: bool,
+    crept_at: Instant,
+    /// As counted at the last look.
     out_of_files: u64,
     meter: Option<Meter>,
     stall: Stall,
@@ -168,8 +171,9 @@ impl Concurrency {
             out_of_files_at: None,
             memory_max,
             depth: 1,
-            fixed: (start, began, None),
-            throttled: 0,
+            fixed: (start, None),
+            creeps: false,
+            crept_at: began,
             out_of_files: 0,
             meter: None,
             stall: Stall::new(began),
@@ -240,7 +244,7 @@ impl Concurrency {
         // Bad answers may still belong to a larger number before.
         let settled = !self.lowered || self.meter.as_ref().is_some_and(Meter::is_settled);
         match self.workers {
-            Workers::Fixed(_) => self.look_fixed(&sample),
+            Workers::Fixed(_) => self.look_fixed(&sample, settled, cpu),
             Workers::Auto => {
                 if sample.depth != self.depth {
                     return self.set_depth(&sample);
@@ -250,15 +254,19 @@ impl Concurrency {
                 if self.reach == Reach::Network
                     && let Some(before) = self.stall.look(&sample, number, largest)
                 {
-                    self.trouble.bar(sample.now, largest, Sign::Stalled);
+                    self.trouble.bar(sample.now - self.began, largest, Sign::Stalled);
                     return self.set(before, &sample);
                 }
                 // What is late may have been begun while the larger number was in force. With one, nothing else is the cause.
                 let blamed = if number == 1 { 1 } else { largest };
-                match self.trouble.look(&sample, blamed, settled) {
-                    Some(Consequence::Reduce) => self.set(if best < blamed { best } else { blamed / 2 }, &sample),
+                match self.trouble.look(&self.answers(&sample), blamed, settled) {
+                    Some(Consequence::Reduce(number)) => {
+                        self.set(if best < blamed && !self.creeps { best } else { number }, &sample);
+                        self.creeps = true;
+                    }
                     Some(Consequence::Restore(number)) => self.set(number, &sample),
                     None if self.stall.spoils_windows() => self.meter = None,
+                    None if self.creep(&sample, self.trouble.grows_to(sample.now - self.began), &cpu) => {}
                     None => self.measure(sample, cpu),
                 }
             }
@@ -278,10 +286,16 @@ impl Concurrency {
         }
         self.path.measured(target, &window);
         self.stall.measured(&window);
-        let (ceiling, barred, cores) = (self.ceiling, self.trouble.barred(sample.now), self.cores);
+        let (ceiling, barred, cores) = (self.ceiling, self.trouble.barred(sample.now - self.began), self.cores);
         let floor = if self.depth == 1 { 1 } else { DEEP_START * self.depth * self.lanes };
         let conditions = Conditions { ceiling, floor, barred, cores, others_suffer: sample.others_suffer, elapsed };
         self.search.take(window, &conditions);
+        // A service may let clients save up requests, so that for a moment larger numbers seem to bring more.
+        let best = self.search.best();
+        if self.search.target() > best && barred.is_none() && self.trouble.grows_to(sample.now - self.began) > best {
+            self.creeps = true;
+            return self.set(best, &sample);
+        }
         // A comparison measures two numbers in turn: that is one step.
         let compared = std::mem::replace(&mut self.compared, self.search.comparisons());
         let number = self.search.target();
@@ -299,7 +313,7 @@ impl Concurrency {
         let number = number.clamp(1, self.ceiling);
         self.lowered = number < self.target();
         match self.workers {
-            Workers::Fixed(_) => self.fixed = (number, sample.now, Some(*sample)),
+            Workers::Fixed(_) => self.fixed = (number, Some(*sample)),
             Workers::Auto => self.search.restart(number),
         }
         self.path.enter(sample.now - self.began, number);
@@ -307,15 +321,39 @@ impl Concurrency {
     }
 
     /// A fixed number is reduced only if a host asks for it or files run out, and grows again.
-    fn look_fixed(&mut self, sample: &Sample) {
-        let first = self.fixed.2.get_or_insert(*sample);
+    fn look_fixed(&mut self, sample: &Sample, settled: bool, cpu: impl Fn() -> Duration) {
+        let first = self.fixed.1.get_or_insert(*sample);
         self.path.measured(self.fixed.0, &Window::between(first, sample));
-        let throttled = std::mem::replace(&mut self.throttled, sample.throttled);
-        if sample.throttled > throttled {
-            self.set(self.fixed.0 / 2, sample);
-        } else if self.fixed.0 < self.ceiling && sample.now - self.fixed.1 >= CREEP {
-            self.set(self.fixed.0 + 1, sample);
+        match self.trouble.look(&Answers { late: 0, ..self.answers(sample) }, self.fixed.0, settled) {
+            Some(Consequence::Reduce(number) | Consequence::Restore(number)) => self.set(number, sample),
+            None => {
+                let most = self.trouble.barred(sample.now - self.began).map_or(self.ceiling, |barred| barred - 1);
+                self.creeps = true;
+                self.creep(sample, most, cpu);
+            }
         }
+    }
+
+    /// What was answered so far.
+    fn answers(&self, sample: &Sample) -> Answers {
+        let Sample { now, objects: good, throttled, late, .. } = *sample;
+        Answers { now: now - self.began, good, throttled, late }
+    }
+
+    /// After a reduction, holds the number until it is known whether that has helped, and then raises it step by step.
+    /// Returns whether it still does.
+    fn creep(&mut self, sample: &Sample, most: usize, cpu: impl Fn() -> Duration) -> bool {
+        let number = self.target();
+        self.creeps &= self.trouble.is_open() || number < most.min(self.ceiling);
+        if let Some(meter) = self.meter.as_mut().filter(|_| self.creeps) {
+            meter.look(*sample, self.search.length(sample.now - self.began), cpu);
+        }
+        let wait = if self.trouble.barred(sample.now - self.began).is_some() { CREEP } else { CREEP_PAST };
+        if self.creeps && !self.trouble.is_open() && sample.now - self.crept_at >= wait {
+            self.crept_at = sample.now;
+            self.set((number + (number / 16).max(1)).min(most), sample);
+        }
+        self.creeps
     }
 
     /// Other many objects share a connection now. A limit of connections or files is not one of objects.

@@ -387,7 +387,9 @@ fn a_fixed_number_stays_and_a_throttled_one_halves_and_recovers() {
     assert!(outcome.looks.iter().all(|look| look.number == 40) && outcome.reason == "as asked");
     let late = run(&fixed(|_, t| (0.0, if t < 1.0 { 100.0 } else { 0.0 })), 20.0, 0.2, 1);
     assert!(late.looks.iter().all(|look| look.number == 40), "only an answer that asks for it reduces it");
-    let outcome = run(&fixed(|_, t| (if t < 0.1 { 10.0 } else { 0.0 }, 0.0)), 20.0, 0.2, 1);
+    let few = run(&fixed(|_, _| (40.0, 0.0)), 20.0, 0.2, 1);
+    assert!(few.looks.iter().all(|look| look.number == 40), "one refusal in a hundred answers is normal");
+    let outcome = run(&fixed(|_, t| (if t < 0.1 { 400.0 } else { 0.0 }, 0.0)), 20.0, 0.2, 1);
     assert_eq!(outcome.looks.iter().map(|look| look.number).min(), Some(20));
     assert_eq!((outcome.chosen, outcome.reason.as_str()), (40, "as asked"));
 }

@@ -1,6 +1,8 @@
 //! Whole runs in virtual time: hosts that are well, slow, failing, absent, silent or busy, in cases that users met, and at
 //! random. How a run goes is in `world.rs`.
 
+mod service;
+mod throttling;
 mod world;
 
 use world::{DEFAULT, Host, Outcome, Reply, Request, Settings, World, absent, healthy, host, s, silent};
@@ -138,8 +140,10 @@ fn a_host_that_is_well_again_is_asked_while_others_fill_all_workers() {
         let hosts = vec![host(1_000, true, |_| Reply::Answers(0.01)), healthy(1_000), host(400, true, bad)];
         let world = World::new(hosts, &settings).run();
         assert_eq!(world.count(|_| true, Outcome::Failed), 0);
+        // Those that wait for themselves come back together, and then the host is ahead of the others in the list.
         let asked = &world.sites[2].asked_at;
-        let longest = asked.windows(2).map(|pair| pair[1] - pair[0]).max();
+        let early = asked.windows(2).filter(|pair| pair[0] < s(if asks.is_some() { 1.5 } else { f64::from(u16::MAX) }));
+        let longest = early.map(|pair| pair[1] - pair[0]).max();
         assert!(longest < Some(s(2.5)), "{longest:?}");
     }
 }

@@ -11,7 +11,6 @@ use crate::hosts::Rules;
 use crate::hosts::host::{Gate, Time};
 use crate::hosts::machine::{Glance, Machine, Verdict};
 use crate::hosts::places::Places;
-use crate::hosts::sets::{Answered, Known};
 use crate::hosts::silence::{LOOK, Patience};
 
 const TICK: Time = Time::from_millis(20);
@@ -141,7 +140,7 @@ pub const DEFAULT: Settings = Settings {
 impl World {
     pub fn new(hosts: Vec<Host>, settings: &Settings) -> World {
         let rules = Rules { max_retries: settings.max_retries, timeout: s(settings.retry_timeout), many: true };
-        let glance = Arc::new(Glance { answered: Answered::new(true), known: Known::new(true) });
+        let glance = Arc::new(Glance::new(true));
         let mut order: Vec<usize> =
             hosts.iter().enumerate().flat_map(|(host, of)| std::iter::repeat_n(host, of.objects)).collect();
         fastrand::Rng::with_seed(7).shuffle(&mut order);
