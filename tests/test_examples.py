@@ -33,7 +33,7 @@ ENOUGH = 120  # seconds, on two busy cores
 
 
 def command(name: str, *arguments: str | Path) -> list[str]:
-    return [sys.executable, "-W", "ignore::DeprecationWarning", str(EXAMPLES / name), *map(str, arguments)]
+    return [sys.executable, "-W", "ignore", str(EXAMPLES / name), *map(str, arguments)]
 
 
 def run(name: str, *arguments: str | Path, code: int = 0, **variables: str) -> str:

@@ -52,5 +52,5 @@ def test_an_empty_file_becomes_the_journal_and_is_used_again(tmp_path: Path) -> 
     (tmp_path / "source/a").write_text("1")
     (tmp_path / "mine").touch()
     for done in (None, True):
-        report = package.copy(tmp_path / "source", tmp_path / "out", journal=tmp_path / "mine")
+        report = package.copy(tmp_path / "source", tmp_path / "out", journal=tmp_path / "mine", resume="once")
         assert (report.ok, bool(report.completed_before)) == (True, bool(done))

@@ -67,7 +67,7 @@ def test_failed_objects_raise_when_all_the_rest_is_done_and_once_more_while_they
             RUNS[run](tmp_path)
         error = raised.value
         assert error.report is not None
-        assert (error.report.failed, error.report.total.written, error.report.complete) == (2, 2, True)
+        assert (error.report.failed, error.report.total.listed, error.report.complete) == (2, 4, True)
         assert [failure.name for failure in error.failures] == [failure.name for failure in error.report.failures]
         assert isinstance(error.__cause__, package.ObjectError)
         assert error.__cause__.name == error.failures[0].name

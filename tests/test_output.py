@@ -102,7 +102,7 @@ def test_a_command_that_prints_nothing_does_not_mind(prepared: Command) -> None:
 
 def test_a_run_whose_report_could_not_be_printed_is_done_all_the_same(prepared: Command) -> None:
     assert into_full(prepared, "copy tree out --json")[0] == 3
-    again = prepared.run("copy", "tree", "out", "--json")
+    again = prepared.run("copy", "tree", "out", "--json", "--once")
     assert again.returncode == 0
     assert prepared.last_json(again)["completed_before"] is not None
 

@@ -109,9 +109,9 @@ def test_a_run_without_barriers_is_not_taken_for_a_durable_one_without_a_word(tm
     source.mkdir()
     (source / "a").write_text("a")
     package.copy(source, tmp_path / "out", durability="none")
-    notes = package.copy(source, tmp_path / "out", durability="file").notes
+    notes = package.copy(source, tmp_path / "out", durability="file", resume="once").notes
     assert any("committed objects were not synced" in note for note in notes), notes
-    assert not package.copy(source, tmp_path / "out", durability="none").notes
+    assert not package.copy(source, tmp_path / "out", durability="none", resume="once").notes
 
 
 def made(one: str) -> bytes:
@@ -167,7 +167,7 @@ def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Pat
     package.copy(source, tmp_path / "one", journal=journal)
     assert package.copy(source, tmp_path / "two", journal=journal).written == 1
     assert (tmp_path / "two/a").read_text() == "a"
-    assert package.copy(source, tmp_path / "one", journal=journal).completed_before, "each is a run of its own"
+    assert package.copy(source, tmp_path / "one", journal=journal, resume="once").completed_before, "each is a run of its own"
 
 
 def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_after_a_stop(

@@ -125,7 +125,7 @@ def test_files_can_be_copied_and_the_copy_goes_on(shoal: Command, tree: dict[str
     assert shoal.last_json(done)["written"] == len(tree)
     for name, data in tree.items():
         assert (shoal.directory / "out" / name).read_bytes() == data
-    again = shoal.run("copy", "tree", "out")
+    again = shoal.run("copy", "tree", "out", "--once")
     assert again.returncode == 0
     assert again.stderr.startswith("nothing to do: complete since ")
     inside = shoal.run("copy", "tree", "tree/out")

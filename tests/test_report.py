@@ -26,7 +26,7 @@ def text(number):
 """
 
 
-def copy(place: Path, *, resume: Resume = "auto") -> package.Report:
+def copy(place: Path, *, resume: Resume = "once") -> package.Report:
     """Copies 10 files, one of which has its place taken by a directory."""
     tree = place / "tree"
     if not tree.exists():

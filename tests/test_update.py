@@ -146,7 +146,7 @@ def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Comman
     assert "nothing to do: complete since" in shoal.run("copy", source, "out", "--once").stderr
     # What is not a tree is not listed again by itself.
     paths = [source / "file-0000", source / "file-0001"]
-    for destination, advice in (("list", 'resume="update"'), ("parquet:rows", "use a new directory")):
+    for destination, advice in (("list", 'use `resume="update"`'), ("parquet:rows", "use a new directory")):
         target = destination.replace("rows", str(tmp_path / "rows")) if ":" in destination else tmp_path / destination
         assert package.copy(paths, target).not_listed is None
         with pytest.warns(package.ShoalWarning, match=advice) as caught:
@@ -160,7 +160,7 @@ def test_a_finished_run_says_that_it_did_not_look_and_how_it_would(shoal: Comman
     (tmp_path / "paths").mkdir()
     for _ in range(2):
         quiet = shoal.run("copy", source / "file-0000", tmp_path / "paths", "-q")
-    assert "the source was not listed again; to copy what is new, use --update" in quiet.stderr
+    assert "the source was not listed again (use --update)" in quiet.stderr
 
 
 def test_a_copy_that_was_edited_stays_and_is_counted_while_its_source_is_unchanged(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_an_update_takes_permissions_of_directories_away_and_adds_none(tmp_path:
         for name, (_, after, _, _) in rows.items():
             (source / name).chmod(after)
         source.chmod(0o700)
-        for resume in ("auto", "relist", "restart"):
+        for resume in ("once", "relist", "restart"):
             package.copy(source, out, resume=resume, on_error="record")
             found = modes(out)
             assert {name: found[name] for name in kept} == kept, f"{resume}: as they were"

@@ -112,7 +112,7 @@ def test_a_report_is_a_dict_as_json_has_it(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("a")
     for finished in (False, True):
-        report = package.copy(tmp_path / "tree", tmp_path / "out", workers=2)
+        report = package.copy(tmp_path / "tree", tmp_path / "out", workers=2, resume="once")
         found = json.loads(json.dumps(report.to_dict()))
         assert list(found) == ["ok", *report._fields]
         assert found["run"] == {name: getattr(report.run, name) for name in COUNTS}

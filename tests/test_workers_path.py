@@ -62,7 +62,7 @@ def test_a_step_says_what_was_measured_while_it_held(service: Service) -> None:
 def test_a_run_with_nothing_left_to_do_has_no_path(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("a")
-    first, again = (package.copy(tmp_path / "tree", tmp_path / "out", workers=1) for _ in range(2))
+    first, again = (package.copy(tmp_path / "tree", tmp_path / "out", workers=1, resume="once") for _ in range(2))
     assert [len(first.concurrency), len(again.concurrency)] == [1, 0]
 
 

@@ -82,7 +82,7 @@ def test_a_command_that_is_run_again_too_early_saves_no_page(
     assert shoal_command.copy(server).code == 3
     arrived = tree(shoal_command.out)
 
-    again = shoal_command.copy(server)
+    again = shoal_command.copy(server, "--keep-going")
 
     assert tree(again.out) == arrived
     if fault is LOGIN:

@@ -189,11 +189,17 @@ class Verdict:
         run.is_complete = report["complete"]
         if not report["complete"]:
             return False
+        edited = {one.name for one in status.skipped if one.reason == "edited"}
         wrong = []
         for name in sorted(files if is_listed else run.names & files.keys()):
             if name in failed:
                 has_reason = self.is_blocked(name) or name in reasons
                 wrong += [] if has_reason else [f"{name!r} failed without a reason: {failed[name]}"]
+            elif name in edited:
+                # The user's change of a copy stays while the source is as it was when that was made.
+                is_theirs = self.is_foreign(name) is not False and name not in self.changed
+                as_it_was = files[name].version in run.versions.get(name, set()) and "always" not in session.options
+                wrong += [] if is_theirs and as_it_was else [f"{name!r} counts as edited without a reason"]
             elif is_pass or name not in run.touched or name in self.changed:
                 wrong += self.faults(name, run.versions[name] if not is_pass else {files[name].version}, run)
         assert not wrong, f"exit {self.outcome.code}, {len(failed)} failures, and not named: {wrong}"
@@ -238,7 +244,7 @@ class Verdict:
     def status(self, report: Mapping[str, Any]) -> package.RunStatus:
         """The run as its journal has it, which must agree with the report."""
         world, number = self.judge.world, self.session.source
-        told = package.status(world.journal(number) or world.out, failures=None)
+        told = package.status(world.journal(number) or world.out, failures=None, skipped=None)
         text = f"files:{world.sources[number]}" + (" follow_links" if world.plan.follows[number] else "")
         [run] = [run for run in told.runs if run.source == text]
         counts = {

@@ -95,7 +95,8 @@ class World:
         """Runs the command once, and kills it where the session says so."""
         source, journal, kill = self.sources[session.source], self.journal(session.source), session.kill
         command = ["copy", str(source), str(self.out), "--json", "-v", *session.options, *session.filters]
-        command += [session.resume] if session.resume != "plain" else []
+        # A plain one updates a finished copy, and which ones are finished is not known after a kill.
+        command += [session.resume if session.resume != "plain" else "--once"]
         command += ["--follow-links"] if self.plan.follows[session.source] else []
         command += ["--journal", str(journal)] if journal else []
         if kill is not None and kill.call != "files":

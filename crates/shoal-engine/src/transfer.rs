@@ -234,7 +234,7 @@ impl Transfer {
                 complete: true,
                 completed_before: standing.completed_at,
                 not_listed: (options.resume != Resume::Once)
-                    .then(|| format!("the source was not listed again; to copy what is new, use {again}")),
+                    .then(|| format!("the source was not listed again (use {again})")),
                 resumed_from: standing.totals.written,
                 unchanged: journal.skips().of(Reason::Unchanged),
                 failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),

@@ -9,7 +9,7 @@ from shoal._progress import count_text, size_text
 from shoal.cli._display import has_utf8, out, out_csv, out_json
 from shoal.cli._fields import COUNT_NAMES, count_fields, failure_fields
 from shoal.cli._flags import in_flags
-from shoal.cli._summary import failure_lines, local_time, shown_name
+from shoal.cli._summary import FailureLines, local_time, shown_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -175,7 +175,7 @@ def failures_of_run(run: RunStatus) -> None:
     if failed:
         where = f" in part {part}" if part else ""
         out(f"  {count_text(failed)} failed{where}; run the same command again to retry")
-        lines_out(failure_lines(run.failures))
+        lines_out(FailureLines().of(run.failures))
         if 0 < len(run.failures) < failed:
             out(f"  ... and {failed - len(run.failures):,} more: --failures all")
 

@@ -49,35 +49,23 @@ def failure_text(one: Failure) -> str:
 
 
 class FailureLines:
-    """Failures as lines, in any number of batches. A reason that repeats in a row is counted."""
+    """Failures as lines, in any number of batches. A reason that repeats in a row is not repeated."""
 
     def __init__(self) -> None:
         """No failure has come yet."""
         self._reason, self._times = "", 0
 
     def of(self, failures: Iterable[Failure]) -> Iterator[str]:
-        """Yields one line for each failure, followed by further lines of its reason."""
+        """Yields one line for each failure, followed by further lines of its reason if that is another one."""
         for one in failures:
             reason = re.sub('^in "[^"]*": ', "", one.reason)  # the line of a list
-            if reason != self._reason:
-                yield from self.rest()
-                self._reason = reason
-            self._times += 1
+            self._times = self._times + 1 if reason == self._reason else 1
+            self._reason = reason
             if self._times <= ALIKE_SHOWN:
                 yield f"  {failure_text(one)}"
                 yield from (f"    {line}" for line in one.reason.splitlines()[1:])
-
-    def rest(self) -> Iterator[str]:
-        """Yields how many more there were of the last reason."""
-        if self._times > ALIKE_SHOWN:
-            yield f"  ... and {self._times - ALIKE_SHOWN:,} more for the same reason"
-        self._reason, self._times = "", 0
-
-
-def failure_lines(failures: Iterable[Failure]) -> list[str]:
-    """Returns the lines of these failures."""
-    lines = FailureLines()
-    return [*lines.of(failures), *lines.rest()]
+            else:
+                yield f"  {shown_name(one.name)}: the same"
 
 
 def summary(
@@ -101,7 +89,7 @@ def summary(
             lines.append("note: this is a debug build of the engine; its speed says nothing")
     if report.failed:
         lines.append(_failed(report, destination, verbose=verbose or quiet))
-        lines += failure_lines(report.failures[:FAILURES_SHOWN]) if verbose or quiet else []
+        lines += FailureLines().of(report.failures[:FAILURES_SHOWN]) if verbose or quiet else []
     return lines
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   shoal status out/                      counts, rate, the first failures
-  shoal status out/ --failures all       all failures; --csv and --json name each
+  shoal status out/ --failures all       every failure with its reason
   shoal status out/ --skipped all        skipped links, pipes, devices and duplicates
   shoal status out/ --csv > failed.csv   every failure, for a spreadsheet
   shoal status out/ --csv --urls list.csv
@@ -137,7 +137,6 @@ def _show(status: Status, failures: int | None, skipped: int | None, *, as_json:
             lines = FailureLines()
             text = partial(_lines_out, lines)
             _shoal.each_failure(path, index, False, _status.failures_as_json if as_json else text)
-            _status.lines_out(lines.rest())
     if as_json:
         _status.status_as_json(status, with_names=skipped is not None)
     elif not status.runs and not status.parts:

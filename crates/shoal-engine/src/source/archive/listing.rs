@@ -178,8 +178,9 @@ impl ArchiveListing {
         if let Some(begin) = &self.begin {
             let (mut found, unmatched) = self.cache.find.all().await?;
             if let (true, Some(glob)) = (found.is_empty(), unmatched.first()) {
-                let why = format!("no file matches \"{}\"", escape(glob.as_bytes()));
-                return Err(Error::new(Kind::NothingMatched, why));
+                return Err(Error::new(Kind::Config, "no file matches")
+                    .on(&escape(glob.as_bytes()))
+                    .errno(Some(rustix::io::Errno::NOENT.raw_os_error())));
             }
             self.stats.unmatched(unmatched);
             if self.cache.options.into_subdirectories
