@@ -167,7 +167,9 @@ def test_a_journal_elsewhere_of_one_destination_completes_no_other(tmp_path: Pat
     package.copy(source, tmp_path / "one", journal=journal)
     assert package.copy(source, tmp_path / "two", journal=journal).written == 1
     assert (tmp_path / "two/a").read_text() == "a"
-    assert package.copy(source, tmp_path / "one", journal=journal, resume="once").completed_before, "each is a run of its own"
+    assert package.copy(source, tmp_path / "one", journal=journal, resume="once").completed_before, (
+        "each is a run of its own"
+    )
 
 
 def test_a_young_file_that_is_the_beginning_of_another_is_not_replaced_by_it_after_a_stop(
