@@ -133,8 +133,10 @@ class Crate:
     """The engine's sources: which modules there are, and what they name."""
 
     def __init__(self, src: Path) -> None:
-        """Reads every file below `src` but those of tests."""
-        files = (path for path in sorted(src.rglob("*.rs")) if "tests" not in (path.stem, path.parent.name))
+        """Reads every file below `src` but those of tests; models are tests in virtual time."""
+        files = (
+            path for path in sorted(src.rglob("*.rs")) if {"tests", "models"}.isdisjoint((path.stem, path.parent.name))
+        )
         self.files = {path: shipped_code(path.read_text()) for path in files}
         self.routes = {path: self.route(path.relative_to(src)) for path in self.files}
         self.modules = set(self.routes.values())

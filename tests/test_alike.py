@@ -25,7 +25,7 @@ def test_a_service_whose_objects_are_all_missing_ends_the_run_and_names_the_opti
                 "nothing has succeeded, and 100 objects failed alike: listed, but it no longer exists (404)"
                 in done.stderr
             )
-            assert "hint: is --get-path right?; --keep-going goes on all the same" in done.stderr
+            assert "hint: is --get-path right?; --keep-going continues" in done.stderr
             assert done.stderr.count("404") == 1, "said once"
         assert shoal.run("copy", service.url, "out").returncode == 0, "another address, and so another run"
 
@@ -98,7 +98,7 @@ def test_retries_of_failures_go_through_all_of_them(tmp_path: Path) -> None:
         source = package.list_get(service.url, **wrong)
         assert package.copy(source, tmp_path / "out", on_error="record").failed == 300
         for resume in ("auto", "failed"):
-            report = package.copy(source, tmp_path / "out", on_error="record", keep_going=False, resume=resume)  # type: ignore[arg-type]
+            report = package.copy(source, tmp_path / "out", on_error="record", keep_going=False, resume=resume)
             assert (report.failed, report.unfinished) == (300, 0)
 
 

@@ -96,8 +96,8 @@ def recorded(source: Any, out: Path | str, at: Path, **options: Any) -> tuple[st
     # Not by `status`, which has no attempts that listed nothing, such as with a service that does not answer.
     database = at / ".shoal/journal.db" if at.is_dir() else at
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        found, options = connection.execute("SELECT source, options FROM run ORDER BY started, id").fetchall()[-1]
-    return found, dict(json.loads(options))
+        found, given = connection.execute("SELECT source, options FROM run ORDER BY started, id").fetchall()[-1]
+    return found, dict(json.loads(given))
 
 
 @pytest.mark.parametrize("wanted", SOURCES)

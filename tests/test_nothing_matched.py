@@ -38,12 +38,8 @@ def test_nothing_selected_is_an_error_with_the_likely_mistake(
     (source.parent / "links").mkdir()
     (source.parent / "links/a").symlink_to("../source/a.txt")
     where = source.parent / "links" if what == "links" else source / what
-    for arguments in (
-        ["copy", where, "out"],
-        ["copy", where, "dry", "--dry-run"],
-        ["read", where, "--checksum", "sha256"],
-    ):
-        done = shoal.run(*arguments, *options)
+    for arguments in (("copy", "out"), ("copy", "dry", "--dry-run"), ("read", "--checksum", "sha256")):
+        done = shoal.run(arguments[0], where, *arguments[1:], *options)
         assert done.returncode == 2, arguments
         assert says in done.stderr
         assert advises in done.stderr

@@ -102,6 +102,7 @@ def test_urls_of_one_name_say_what_keeps_them_apart(server: UrlServer, tmp_path:
             package.copy(source, tmp_path / f"out{number}")
         assert advice in (error.value.hint or "")
         assert error.value.hint != advice, "what a repeated call does is said as well"
+        assert error.value.report is not None
         (note,) = [note for note in error.value.report.notes if "same name" in note]
         assert advice in note
     assert copy(package.urls(plain, name="{hash}"), tmp_path / "apart").written == 2

@@ -116,10 +116,10 @@ def unzip(
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         resume: How to use the journal of earlier calls. `"auto"` continues where the last call stopped. A finished copy
             of a local directory or glob into a directory is updated. Of other finished runs, it retries the failures;
-            if there are none, it returns at once without listing the source, as `"once"` always does. `"failed"`
-            retries only the failures. `"relist"` lists from the start and skips what is committed. `"update"` lists
-            everything and copies what is new or differs. `"restart"` reads everything again, compares all bytes and
-            copies what differs. The last two accept other filters.
+            without any, it returns at once and does not list the source, as `"once"` always does. `"failed"` retries
+            only the failures. `"relist"` lists from the start and skips what is committed. `"update"` lists everything
+            and copies what is new or differs. `"restart"` reads everything again, compares all bytes and copies what
+            differs. The last two accept other filters.
         dry_run: Copy nothing and create nothing, not even the destination. The report has what would be copied.
         part: `(index, count)`: do only this part of the job, such as `(3, 16)`, so that several processes or machines
             share it. Parts count from 0. Each has a journal of its own in the destination; `docs/clusters.md` has the

@@ -142,8 +142,8 @@ crate::options! {
         /// Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.
         journal: Option<PathBuf> = None, "Keep the journal here, not in DST/.shoal.", group: DESTINATION;
         /// How to use the journal of earlier calls. `"auto"` continues where the last call stopped. A finished copy of a
-        /// local directory or glob into a directory is updated. Of other finished runs, it retries the failures; if there
-        /// are none, it returns at once without listing the source, as `"once"` always does. `"failed"` retries only the
+        /// local directory or glob into a directory is updated. Of other finished runs, it retries the failures; without
+        /// any, it returns at once and does not list the source, as `"once"` always does. `"failed"` retries only the
         /// failures. `"relist"` lists from the start and skips what is committed. `"update"` lists everything and copies
         /// what is new or differs. `"restart"` reads everything again, compares all bytes and copies what differs. The
         /// last two accept other filters.
@@ -168,7 +168,7 @@ crate::options! {
         max_failures: Option<u64> = None, "Stop when more objects than this have failed.", metavar: Some("N"),
             range: Some((0.0, COUNT_MAX)), group: ERRORS;
         /// Do not stop if the first 100 objects fail in the same way. It is the default with `on_error="record"`.
-        keep_going: Option<bool> = None, "Go on if the first 100 objects fail alike.", group: ERRORS;
+        keep_going: Option<bool> = None, "Continue if the first 100 objects fail alike.", group: ERRORS;
         /// Number of objects in progress at once; `"auto"` finds it by measuring throughput.
         workers: Workers = Workers::Auto, "Objects in progress.", metavar: Some("N|auto"), short: Some("-j"),
             range: Some((1.0, WORKERS_MAX)), environment: true, group: SPEED;

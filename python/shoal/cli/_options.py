@@ -111,7 +111,7 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     context = click.get_current_context()
     of_us = (ParameterSource.COMMANDLINE, None)  # None: set by another flag, as `resume` is
     typed = {name: value for name, value in options.items() if context.get_parameter_source(name) in of_us}
-    # Records of all failures were asked for, so the run goes on to its end.
+    # Records of all failures were asked for, so the run ends with its last object.
     ours = {} if "on_error" in typed else DEFAULTS
     return {name: value for name, value in ours.items() if name in options} | typed
 

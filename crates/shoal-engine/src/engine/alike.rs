@@ -90,7 +90,7 @@ impl Alike {
         let first = error.why().lines().next().unwrap_or_default(); // of a traceback
         let why = format!("nothing has succeeded, and {} objects{hosts} failed alike: {}", count(times), first);
         let advice = error.advice().map(|advice| format!("{advice}; ")).unwrap_or_default();
-        Some(Error::new(Kind::TooManyFailures, why).hint(format!("{advice}`keep_going=True` goes on all the same")))
+        Some(Error::new(Kind::TooManyFailures, why).hint(format!("{advice}`keep_going=True` continues")))
     }
 }
 

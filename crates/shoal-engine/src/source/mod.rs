@@ -104,7 +104,7 @@ pub struct SourceProperties {
     pub many_hosts: bool,
     /// Its objects can be listed and compared again (`resume="update"`). Otherwise, messages advise a restart instead.
     pub updates: bool,
-    /// A finished copy is updated by the same call ([`Resume::Auto`](crate::Resume)): it is a tree of local files, which
+    /// A finished copy is updated by the same call (`Resume::Auto`): it is a tree of local files, which
     /// costs little to list, and which users expect to be copied as it is now.
     pub syncs: bool,
     /// What to do about two objects with one name, if there is something.

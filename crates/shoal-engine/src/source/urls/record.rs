@@ -71,7 +71,7 @@ pub struct Record {
     pub number: u64,
     /// The URL; if `bad`, why there is none.
     pub url: String,
-    /// The name of the object, if the list has one. If names are made of several fields: their values, with [`SEPARATOR`]
+    /// The name of the object, if the list has one. If names are made of several fields: their values, with `SEPARATOR`
     /// between them.
     pub name: Option<String>,
     /// There is no URL.
