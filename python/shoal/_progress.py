@@ -128,7 +128,7 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
     ):
         if count:
             said.append(f"{count:,} {word}")
-    if progress.deferred:
+    if waits(progress):
         said.append(waiting_text(progress))
     return said
 
@@ -136,13 +136,17 @@ def parts(progress: Progress, rates: Rates) -> list[str]:
 def waiting_text(progress: Progress) -> str:
     """Returns `2 objects wait for a retry, the next in 8 s`."""
     verb = "waits" if progress.deferred == 1 else "wait"
-    when = "" if progress.retry_in is None else f", the next in {math.ceil(progress.retry_in)} s"
-    return f"{count_text(progress.deferred)} {verb} for a retry{when}"
+    return f"{count_text(progress.deferred)} {verb} for a retry, the next in {math.ceil(progress.retry_in or 0)} s"
+
+
+def waits(progress: Progress) -> bool:
+    """Returns whether objects wait for a retry, and not only for their turn: these are due at once."""
+    return bool(progress.deferred and progress.retry_in is not None and progress.retry_in >= 1)
 
 
 def only_waits(progress: Progress) -> bool:
     """Returns whether a run has only objects left that wait for a retry."""
-    return bool(progress.deferred and progress.listing_done and not progress.in_flight)
+    return waits(progress) and progress.listing_done and not progress.in_flight
 
 
 class LineDrawer:
