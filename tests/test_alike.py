@@ -110,3 +110,11 @@ def test_a_list_of_one_host_ends_and_one_of_several_goes_on(tmp_path: Path) -> N
         urls += [f"{other.url}/get/none-{number}" for number in range(600)]
         with pytest.raises(package.ObjectsFailedError, match="1,200 of 1,200"):
             package.copy(package.urls(urls, name="{host}/{path}"), tmp_path / "two")
+
+
+def test_a_function_that_raises_each_time_is_shown_with_its_traceback(shoal: Command) -> None:
+    (shoal.directory / "broken.py").write_text("def f(number):\n    return {}['missing']\n")
+    done = shoal.run("generate", "broken:f", "1000", "out", "--name", "{}.txt")
+    assert done.returncode == 3
+    assert "KeyError: 'missing'" in done.stderr
+    assert "return {}['missing']" in done.stderr

@@ -220,6 +220,7 @@ def add_up(reports: Mapping[int, Report], parts: int, began: float, notes: Itera
         wasted=total("wasted"),
         duplicates=total("duplicates"),
         unchanged=total("unchanged"),
+        edited=total("edited"),
         dry_run=False,
         complete=len(reports) == parts and all(report.complete for report in all_of),
         completed_before=max(filter(None, before)) if len(before) == parts and all(before) else None,

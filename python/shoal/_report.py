@@ -107,6 +107,7 @@ class Report(Value):
         wasted: Bytes received but not used: interrupted bodies, repeated answers, comparisons.
         duplicates: Part of `skipped`: names that were listed before.
         unchanged: Part of `skipped`: objects that an update found unchanged. If nothing was left to do: over all runs.
+        edited: Part of `skipped`: copies that you changed while their source was not changed. They stay as they are.
         dry_run: True if nothing was copied; `written` counts what would be copied.
         complete: True if the listing has ended and everything in it is committed.
         completed_before: When an earlier run had completed the job, if nothing was left to do; else None.
@@ -138,6 +139,7 @@ class Report(Value):
     wasted: int
     duplicates: int
     unchanged: int
+    edited: int
     dry_run: bool
     complete: bool
     completed_before: datetime | None

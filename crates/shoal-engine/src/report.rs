@@ -251,6 +251,8 @@ pub struct Report {
     pub duplicates: u64,
     /// Of `run.skipped`: what an update found as it was. Where the journal said that all was done: over all runs.
     pub unchanged: u64,
+    /// Of the skipped, over all sessions of a pass: copies that others have changed.
+    pub edited: u64,
     /// Nothing was copied: the counts say what would be. Bytes are not known.
     pub dry_run: bool,
     /// Listing finished and everything in it committed.

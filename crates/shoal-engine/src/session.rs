@@ -161,6 +161,11 @@ impl Sessions {
         self.earlier.iter().rev().find(|interval| interval.holds(changed))
     }
 
+    /// Whether an earlier session may have changed something then.
+    pub fn has_changed(&self, time: i64) -> bool {
+        self.earlier.iter().any(|interval| interval.holds(time))
+    }
+
     /// Whether a file that was born then may be one of an earlier session, of which the lease had not ended when this one began.
     pub fn may_be_earlier(&self, born: Option<i64>) -> bool {
         self.holding(born).next().is_some()

@@ -259,7 +259,9 @@ fn a_run_that_wrote_numbered_directories_is_refused_however_it_is_resumed() {
     std::fs::write(out.join("00/0000/00/a"), b"bytes of a").unwrap();
     let source = MemorySource::new(vec![objects(&["a", "b"])], 1);
     let location = Location::Directory(out.clone());
-    drop(Journal::open(&location, &key_of(&source, "partition"), &OpenOptions::default()).unwrap());
+    let (mut journal, _) = Journal::open(&location, &key_of(&source, "partition"), &OpenOptions::default()).unwrap();
+    journal.mark(1).unwrap();
+    drop(journal);
     let database = out.join(".shoal/journal.db");
     let stored = |database| -> String {
         let connection = rusqlite::Connection::open(database).unwrap();

@@ -36,7 +36,7 @@ from shoal._source_types import without_secrets
 from shoal.cli import _output
 from shoal.cli._fields import count_fields, error_fields, report_fields
 from shoal.cli._flags import in_flags
-from shoal.cli._summary import summary
+from shoal.cli._summary import cause, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -350,6 +350,7 @@ class Display:
         if self._json_log or not (self._quiet and kind == "interrupted"):
             lines = [in_flags(first)]
             lines += [done] if done and report and report.total.listed else []
+            lines += cause(report) if kind == "too-many-failures" else []
             lines += [f"hint: {hint}"] if hint else []
             self._say("error", "\n".join(lines), fields)
         if self._as_json:

@@ -34,6 +34,7 @@ ONLY_VERBOSE = (
 )
 
 
+EDITED = " changed at the destination, and not at the source"  # in the engine's note
 ALIKE_SHOWN = 3  # failures in a row with the same reason; JSON and CSV have all of them
 
 
@@ -68,6 +69,12 @@ class FailureLines:
                 yield f"  {shown_name(one.name)}: the same"
 
 
+def cause(report: Report | None) -> list[str]:
+    """Returns the first failure if it has more lines than one: the traceback of a function, which ended a run."""
+    lines = list(FailureLines().of(report.failures[:1])) if report else []
+    return lines if len(lines) > 1 else []
+
+
 def summary(
     report: Report, destination: str | None, *, quiet: bool, verbose: bool, ascii_only: bool = False
 ) -> list[str]:
@@ -83,7 +90,9 @@ def summary(
     lines = [] if quiet and not report.not_listed else [_done(report, destination)]
     if verbose and not quiet:
         lines += _how(report, destination, ascii_only=ascii_only)
-    if not quiet:
+    if quiet:  # a copy that differs is told by a nightly job, too
+        lines += [f"note: {in_flags(note)}" for note in report.notes if report.edited and EDITED in note]
+    else:
         lines += [f"note: {in_flags(note)}" for note in report.notes if verbose or not _only_verbose(note)]
         if _shoal.BUILD_PROFILE == "debug":
             lines.append("note: this is a debug build of the engine; its speed says nothing")
@@ -126,7 +135,7 @@ def _done(report: Report, destination: str | None) -> str:
 
 def _skipped(report: Report) -> str:
     """Returns how many objects were skipped, and the reasons that matter."""
-    counts = ((report.unchanged, "unchanged"), (report.duplicates, "duplicates"))
+    counts = ((report.unchanged, "unchanged"), (report.edited, "edited"), (report.duplicates, "duplicates"))
     reasons = ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
     return f"{report.skipped:,} skipped" + (f" ({reasons})" if reasons else "")
 
@@ -159,6 +168,8 @@ def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
         # Rows of Parquet files are never rewritten.
         new = " and a new directory" if destination.startswith("parquet:") else " with --update"
         again = "the same command" + (new if damaged else "")
+        if any(failure.kind == "exists" for failure in report.failures) and not damaged:
+            again += ", with --overwrite always to replace what is there"
         them = "it" if report.failed == 1 else "them"
         return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
     return said if verbose or report.failed == 1 else f"{said}; -v shows more"

@@ -181,7 +181,11 @@ impl Committer {
                 self.shared.note(&format!("{}; earlier, there were objects", error.why()));
                 Ok(())
             }
-            _ => Ok(()),
+            _ => {
+                let gone = pattern.filter(|_| total.listed > 0);
+                gone.iter().for_each(|gone| self.shared.note(&format!("no file matches \"{gone}\" any more")));
+                Ok(())
+            }
         }
     }
 

@@ -131,8 +131,9 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()
     let (had_objects, compare) = (known.had_objects, known.compare);
     let listed = list_pages(runtime, shared, &mut *listing, known);
     let end = listing.end();
-    // A pattern that has matched before may match nothing any more: old logs are removed.
-    let is_expected = end.unmatched.as_ref().is_some_and(|unmatched| !unmatched.is_bare);
+    // Once a copy was finished, its pattern may match nothing any more: old logs are removed.
+    let is_update = shared.pass == Pass::Update;
+    let is_expected = is_update && end.unmatched.as_ref().is_some_and(|unmatched| !unmatched.is_bare);
     shared.listing_ended(end);
     let trusted = shared.source.properties().behind == Behind::Trusted;
     match listed? {

@@ -210,6 +210,7 @@ impl Run {
                 .push(format!("all {} objects are gone from the source: is its address right?", count(vanished)));
         }
         let edited = journal.skips().of(Reason::Edited);
+        report.edited = edited;
         if edited > 0 {
             let copies = if edited == 1 { "1 copy was" } else { &format!("{} copies were", count(edited)) };
             report.notes.push(format!(
@@ -234,7 +235,7 @@ impl Run {
         }
         let mut error = error.or_else(|| unbalanced(&report));
         if error.as_ref().is_some_and(|error| error.kind() == Kind::NothingMatched)
-            && !standing.has_matched
+            && standing.is_blank
             && let Err(broken) = journal.forget()
         {
             error = Some(broken);

@@ -34,6 +34,8 @@ pub struct Journal {
     pub(super) had_objects: bool,
     /// See [`super::Standing::has_matched`].
     pub(super) has_matched: bool,
+    /// See [`super::Standing::is_blank`].
+    pub(super) is_blank: bool,
     /// See [`super::Standing::has_succeeded`].
     pub(super) has_succeeded: bool,
     pub(super) failed: u64,

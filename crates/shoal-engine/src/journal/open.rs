@@ -105,6 +105,7 @@ impl Journal {
             window: BTreeMap::new(),
             had_objects: false,
             has_matched: false,
+            is_blank: true,
             has_succeeded: false,
             failed: 0,
             deferred: 0,
@@ -201,9 +202,9 @@ impl Journal {
     pub(super) fn look_back(&mut self, window: &BTreeMap<u64, Entry>) {
         let mut sums = self.progress.clone();
         window.values().for_each(|entry| sums.add(entry));
-        let earlier = sums.completed.is_some() || sums.before_pass > 0;
-        let admitted = sums.listed > sums.skips.not_admitted();
+        let (earlier, admitted) = (sums.before_pass > 0, sums.listed > sums.skips.not_admitted());
         self.has_matched = earlier || admitted;
+        self.is_blank = !self.has_matched && (sums.mark == 0 || sums.completed.is_some());
         self.has_succeeded = earlier || sums.written > 0 || sums.skips.total() > sums.skips.not_admitted();
     }
 

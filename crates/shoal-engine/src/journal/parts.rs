@@ -28,7 +28,6 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::lock::{Lock, Owner};
 use crate::fs::private::PrivateDir;
 use crate::name::{JOB, PARTS_DIR};
-use crate::options::Pass;
 use crate::part::{Part, Seen};
 use crate::report::{Counts, Skips};
 
@@ -274,7 +273,7 @@ pub fn difference(destination: &Path) -> Result<Option<Difference>> {
     Ok(read(destination, false)?.and_then(|parts| parts.listings()))
 }
 
-/// What all parts together have counted in their first pass; `None` while one is not complete.
+/// What all parts together have counted; `None` while one is not complete.
 ///
 /// # Errors
 /// As [`parts`].
@@ -283,7 +282,7 @@ pub fn sums(destination: &Path) -> Result<Option<(Counts, Skips)>> {
     let (mut total, mut skips) = (Counts::default(), Skips::default());
     for part in &parts.parts {
         let run = part.journal.as_ref().and_then(|journal| journal.runs.first());
-        let Some(run) = run.filter(|run| part.is_complete() && run.pass == Pass::First) else { return Ok(None) };
+        let Some(run) = run.filter(|_| part.is_complete()) else { return Ok(None) };
         total.listed += run.totals.listed;
         skips.join(&run.skips);
     }

@@ -20,7 +20,7 @@ pub enum Ending {
 const RUNNING: i64 = 0;
 const SOUND: i64 = 1;
 const BARRIER_FAILED: i64 = 2;
-/// It was killed, and what it left undone was done until the listing was finished.
+/// It was killed, and what it left undone was done before its pass was finished, without a failure.
 const KILLED_AND_DONE: i64 = 3;
 
 /// Parts that a session may have, each with a row of its own.
@@ -67,9 +67,10 @@ impl Session {
         connection.execute(sql, row).map(drop)
     }
 
-    /// Notes that what the killed sessions of a run had left undone is done.
-    pub(super) fn all_is_done(connection: &Connection, run: i64) -> Result<(), rusqlite::Error> {
-        for session in Session::load(connection, run)?.into_iter().flatten().filter(|one| one.state == RUNNING) {
+    /// Notes that what the killed sessions of a pass had left undone is done. `before_pass`: the sessions before it.
+    pub(super) fn all_is_done(connection: &Connection, run: i64, before_pass: u64) -> Result<(), rusqlite::Error> {
+        let of_pass = |one: &Session| one.state == RUNNING && one.id / PARTS > before_pass as i64;
+        for session in Session::load(connection, run)?.into_iter().flatten().filter(of_pass) {
             Session { state: KILLED_AND_DONE, ..session }.write(connection, run)?;
         }
         Ok(())
@@ -86,7 +87,9 @@ impl Session {
             same_boot: !self.boot.is_empty() && boot == Some(self.boot.as_str()),
             sound: self.state == SOUND || self.volatile && self.state != BARRIER_FAILED,
             volatile: self.volatile,
-            whole: matches!(self.state, SOUND | KILLED_AND_DONE),
+            // Without barriers, a restart can tear what was whole.
+            whole: matches!(self.state, SOUND | KILLED_AND_DONE)
+                && (!self.volatile || !self.boot.is_empty() && boot == Some(self.boot.as_str())),
             superseded: self.id / PARTS <= before_pass as i64,
             same_root: self.root == root,
         }

@@ -119,8 +119,10 @@ impl Journal {
         let goes_on = completed.is_none() && before == pass;
         let joins = passes < newest || oldest < newest || goes_on;
         let passes = if joins { passes.max(newest) } else { passes + 1 };
-        if completed.is_some() && self.made().is_some() {
-            self.write(|journal, transaction| Ok(Session::all_is_done(transaction, journal.run)?))?;
+        // An object that has failed may have left a part of its file.
+        if completed.is_some() && self.made().is_some() && self.scan().is_ok_and(|found| found.failures() == 0) {
+            let before = self.progress.before_pass;
+            self.write(|journal, transaction| Ok(Session::all_is_done(transaction, journal.run, before)?))?;
         }
         self.reset(Progress { pass, passes, before_pass, ..Progress::default() })
     }

@@ -36,7 +36,9 @@ pub struct Standing {
     pub had_objects: bool,
     /// The run has admitted an object before, in this pass or in an earlier one, or may have.
     pub has_matched: bool,
-    /// The same, and it did not fail.
+    /// No object was ever handed out, or all of them were left out: there is nothing that must be remembered.
+    pub is_blank: bool,
+    /// An object was admitted, and did not fail.
     pub has_succeeded: bool,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
@@ -71,6 +73,7 @@ impl Journal {
             pass: self.progress.pass,
             had_objects: self.had_objects,
             has_matched: self.has_matched,
+            is_blank: self.is_blank,
             has_succeeded: self.has_succeeded,
             sessions: Vec::new(),
             deferred: self.deferred,

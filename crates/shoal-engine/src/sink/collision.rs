@@ -163,7 +163,9 @@ pub(crate) fn is_edited(sessions: &Sessions, rules: Rules, times: Times, source_
     let Rules { twice: Twice::SameObject, overwrite: Overwrite::Never } = rules else { return false };
     let made_all = |session: &Interval| {
         let unchanged = source_changed.is_some_and(|changed| was_before(changed, session));
-        unchanged && session.whole && session.superseded && session.same_root
+        // Writing sets this time, and a change of permissions or a link does not: they do not make a torn file the user's.
+        let written_since = times.written > session.high && !sessions.has_changed(times.written);
+        unchanged && written_since && session.whole && session.superseded && session.same_root
     };
     sessions.whose(times.born, times.changed) == Whose::Other
         && sessions.may_be_earlier(times.born)
@@ -360,6 +362,9 @@ mod tests {
         assert!(!is(superseded, rules, edited, None), "nothing is known of its source");
         assert!(!is(superseded, rules, Times { changed: 150, ..edited }, Some(99)), "it is as the session left it");
         assert!(!is(superseded, rules, Times { born: Some(250), ..edited }, Some(99)), "another file");
+        for written in [150, 7] {
+            assert!(!is(superseded, rules, Times { written, ..edited }, Some(99)), "only its permissions were changed");
+        }
         assert!(!is(superseded, Rules { overwrite: Overwrite::Always, ..rules }, edited, Some(99)));
         assert!(!is(superseded, Rules { twice: Twice::Conflict, ..rules }, edited, Some(99)));
         for other in [

@@ -36,7 +36,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         volatile: false,
         superseded: false,
         same_root: true,
-        whole: true,
+        whole: false,
     };
     assert_eq!(sessions(dir.path(), "one"), [first]);
 
@@ -61,7 +61,7 @@ fn a_killed_session_keeps_its_lease_and_one_that_ended_the_clock_of_its_end() {
         volatile: false,
         superseded: false,
         same_root: true,
-        whole: true,
+        whole: false,
     };
     assert_eq!(sessions(dir.path(), "one"), [first, second]);
 

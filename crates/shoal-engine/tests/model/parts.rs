@@ -169,7 +169,7 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
     let what = format!("{of:?}, {durability:?}, {count} parts, uninterrupted: {uninterrupted}");
     let mut all = job.finish(&mut states, &mut random).map_err(|why| format!("{what}: {why}"))?;
     let plain = directory.join("plain");
-    let mut one = whole(job.transfer(&plain, None, Resume::Auto).0);
+    let mut one = whole(job.transfer(&plain, None, Resume::Once).0);
     // What has failed may be tried once or twice: only the objects are the same.
     let (parts, total) = (sum(&all), one.report.total);
     if parts.listed != total.listed || parts.unfinished > 0 || !parts.balanced() {
@@ -178,7 +178,7 @@ fn run(seed: u64, directory: &Path) -> Result<(), String> {
     // Then what was wrong is mended, and only the failures are tried again.
     job.origin.healed.store(true, Relaxed);
     all = job.finish(&mut states, &mut random).map_err(|why| format!("{what}, mended: {why}"))?;
-    one = whole(job.transfer(&plain, None, Resume::Auto).0);
+    one = whole(job.transfer(&plain, None, Resume::Once).0);
     compare(&job, &plain, sum(&all), one.report.total, uninterrupted)
         .map_err(|why| format!("{what}, mended: {why}"))?;
     refuses_others(&job, &states, one.report.total.listed)

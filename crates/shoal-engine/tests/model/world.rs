@@ -236,7 +236,8 @@ impl World {
         TransferOptions {
             durability: self.jobs[job].durability,
             overwrite: self.overwrite,
-            resume: asked,
+            // A finished copy of a tree would be updated, which is asked for by name here.
+            resume: if asked == Resume::Auto { Resume::Once } else { asked },
             journal: self.jobs[job].journal.clone(),
             ..TransferOptions::default()
         }
