@@ -11,11 +11,12 @@
 //!
 //! Only the caller's thread can create names, so the listing requests them from it, one page at a time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -33,6 +34,12 @@ pub const PAGE_IDS: u64 = 1000;
 const PARTITION_IDS: usize = 100;
 /// The index in front of the name in a locator.
 const INDEX: usize = 8;
+/// Ids are handed out for so long ahead. What is handed out keeps its partition open, and a kill costs that.
+const AHEAD: Duration = Duration::from_millis(500);
+/// Of what a lane may have in flight, this part is always handed out: one id for each process, and one that waits for it.
+const AHEAD_LEAST: usize = 128;
+/// So many answers tell how fast a function is. Of fewer, several may have come together by chance.
+const TELLING: usize = 64;
 /// Jobs of one lane are told apart by the low bits of a token, lanes by the high ones.
 const LANE_SHIFT: u32 = 48;
 
@@ -226,7 +233,7 @@ impl Source for Ids {
             state.answers.resize_with(lane + 1, Vec::new);
         }
         drop(state);
-        Ok(Box::new(Account { shared: self.shared.clone(), lane, bell, jobs: RefCell::default() }))
+        Ok(Box::new(Account { shared: self.shared.clone(), lane, bell, jobs: RefCell::default(), pace: Pace::new() }))
     }
 }
 
@@ -288,6 +295,32 @@ struct Account {
     lane: usize,
     bell: Arc<Notify>,
     jobs: RefCell<Jobs>,
+    pace: Pace,
+}
+
+/// How many ids are handed out: as many as were answered lately in the time that is handed out ahead. A slow function gets a
+/// few, so that its partition can be committed without the others.
+struct Pace {
+    most: Cell<usize>,
+    since: Cell<Instant>,
+    answered: Cell<usize>,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { most: Cell::new(0), since: Cell::new(Instant::now()), answered: Cell::new(0) }
+    }
+
+    /// So many more were answered.
+    fn answered(&self, more: usize) {
+        let (answered, took) = (self.answered.get() + more, self.since.get().elapsed());
+        self.answered.set(answered);
+        if took >= AHEAD / 2 || answered > self.most.get().max(TELLING) {
+            self.most.set((answered as f64 / took.as_secs_f64().max(1e-6) * AHEAD.as_secs_f64()) as usize);
+            self.since.set(Instant::now());
+            self.answered.set(0);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -311,11 +344,18 @@ impl Account {
         self.shared.push(task);
     }
 
+    /// Whether another id is handed out now.
+    fn has_room(&self, lane: &dyn Lane) -> bool {
+        let least = (lane.limits().in_flight / AHEAD_LEAST).max(1);
+        self.jobs.borrow().out.len() < self.pace.most.get().max(least)
+    }
+
     fn settle(&self, lane: &dyn Lane) {
         let answers = match self.shared.state().answers.get_mut(self.lane) {
             Some(answers) => std::mem::take(answers),
             None => return,
         };
+        self.pace.answered(answers.len());
         for (token, answer) in answers {
             let Some(job) = self.jobs.borrow_mut().out.remove(&token) else { continue };
             match answer {
@@ -342,7 +382,8 @@ impl Fetcher for Account {
         Box::pin(async move {
             loop {
                 self.settle(&*lane);
-                match lane.take() {
+                let taken = if self.has_room(&*lane) { lane.take() } else { Take::Wait };
+                match taken {
                     Take::Stop => return Ok(()),
                     Take::Job(job) => self.hand_out(job),
                     Take::Wait => {
