@@ -168,8 +168,8 @@ def _failed(report: Report, destination: str | None, *, verbose: bool) -> str:
         # Rows of Parquet files are never rewritten.
         new = " and a new directory" if destination.startswith("parquet:") else " with --update"
         again = "the same command" + (new if damaged else "")
-        if any(failure.kind == "exists" for failure in report.failures) and not damaged:
-            again += ", with --overwrite always to replace what is there"
+        if any(failure.kind == "exists" for failure in report.failures):
+            said += "; --overwrite always replaces files that are in the way"
         them = "it" if report.failed == 1 else "them"
         return f"{said}; to see {them}: shoal status {shlex.quote(destination)} --failures all; to retry: {again}"
     return said if verbose or report.failed == 1 else f"{said}; -v shows more"
