@@ -63,6 +63,8 @@ KIND_MOMENTS_MAX = [
     *[("mkdirat", 1), ("openat2", 1), ("fsync", 3), ("fsync", 4), ("syncfs", 1), ("pwrite64", 3), ("pwrite64", 12)],
     *[("write", 90), ("openat2", 90), ("/^renameat2?$", 1), ("unlinkat", 1), ("unlink", 1)],
 ]
+# Seconds after a kill in which changes count as the run's own, and a bit.
+LEASE = 6
 # Slow enough for several batches, so that something is committed before many of the kills: 2 s and 1.2 s.
 SLOWLY = {COUNT: "60kB", COUNT_MAX: "300kB"}
 
@@ -157,3 +159,29 @@ def test_killed_again_and_again_at_random_times_a_run_ends_right(tmp_path: Path,
             assert tree(destination) == wanted(count)
         else:
             resume_and_check(server.url, destination, count)
+
+
+@pytest.mark.parametrize("change", ["permissions", "link"])
+def test_49_what_a_kill_has_torn_is_never_taken_for_a_copy_that_was_edited(
+    shoal: Command, tmp_path: Path, change: str
+) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    for number in range(200):
+        (source / f"{number:03}").write_bytes(random.Random(number).randbytes(5_000))
+    time.sleep(0.1)  # the clock that stamps files moves in steps: they are older than the run
+    kill = traced(tmp_path / "strace", "write:signal=SIGKILL:when=50")
+    killed = shoal.under(*kill).run("copy", source, out, "--workers", "1")
+    assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), killed.stderr
+    (torn,) = (path for path in out.iterdir() if path.is_file() and path.stat().st_size < 5_000)
+    time.sleep(LEASE)  # what is changed sooner counts as the run's own work
+    if change == "permissions":
+        torn.chmod(0o640)
+    else:
+        (tmp_path / "link").hardlink_to(torn)
+    for _ in range(3):
+        done = shoal.run("copy", source, out)
+        assert done.returncode == 1, done.stderr
+        assert f'"{torn.name}": cannot create' in done.stderr
+    assert shoal.run("copy", source, out, "--overwrite", "always").returncode == 0
+    assert tree(out) == tree(source)
