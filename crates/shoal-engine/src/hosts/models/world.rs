@@ -88,7 +88,8 @@ pub struct Site {
     pub is_connected: bool,
     pub heard: Option<Time>,
     pub first_heard: Option<Time>,
-    pub asked_at: Vec<Time>,
+    /// When each request was sent, and its object.
+    pub asked: Vec<(Time, usize)>,
 }
 
 pub struct World {
@@ -272,7 +273,7 @@ impl World {
         site.requests += 1;
         site.connections += 1;
         site.most = site.most.max(site.connections);
-        site.asked_at.push(self.now);
+        site.asked.push((self.now, object));
         let reply = (host.reply)(request);
         let takes = match reply {
             Reply::Answers(takes) | Reply::Fails(takes, _) | Reply::Asks(takes, ..) => takes,
