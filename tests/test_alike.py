@@ -1,4 +1,4 @@
-"""A run whose first hundred objects fail alike ends there: an option or a function is wrong, and not the objects."""
+"""A run ends if its first hundred objects fail alike: an option or a function is wrong, and not the objects."""
 
 from __future__ import annotations
 

@@ -12,16 +12,9 @@ import shoal as package
 from servers.url_server import Answer, UrlServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from conftest import Command, Service
-
-
-@pytest.fixture
-def server() -> Iterator[UrlServer]:
-    with UrlServer() as server:
-        yield server
 
 
 @pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "parquet"])

@@ -18,6 +18,7 @@ from trees import tree
 from waiting import wait_until
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.disk
@@ -191,7 +192,7 @@ def test_a_backup_that_was_killed_ten_times_is_right_with_the_same_command(shoal
         make(source, range(turn * 100, turn * 100 + 300), f"turn {turn}")
         killed = shoal.start("copy", source, out, "--limit-rate", "100kB", "--workers", "2")
         seen = len(tree(out)) if out.is_dir() else 0
-        wait_until(lambda: killed.poll() is not None or changed(out, seen, turn))  # noqa: B023
+        wait_until(functools.partial(changed, killed, out, seen, turn))
         killed.send_signal(signal.SIGKILL)
         killed.wait(timeout=PATIENCE)
     for _ in range(2):  # a first copy goes on where it was, and is updated by the next one
@@ -199,10 +200,12 @@ def test_a_backup_that_was_killed_ten_times_is_right_with_the_same_command(shoal
     assert tree(out) == tree(source)
 
 
-def changed(out: Path, seen: int, turn: int) -> bool:
-    """Whether a run has written something new."""
+def changed(running: subprocess.Popen[str], out: Path, seen: int, turn: int) -> bool:
+    """Whether a run has written something new, or has ended."""
     first = out / f"file-{turn * 100:04}"
-    return out.is_dir() and (len(list(out.iterdir())) > seen + 20 or (first.exists() and has(first, f"turn {turn}")))
+    if running.poll() is not None or (first.exists() and has(first, f"turn {turn}")):
+        return True
+    return out.is_dir() and len(list(out.iterdir())) > seen + 20
 
 
 def test_what_keeps_no_names_cannot_be_updated(tmp_path: Path) -> None:

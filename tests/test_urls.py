@@ -18,26 +18,10 @@ import pytest
 import shoal as package
 from servers.url_server import Answer, UrlServer
 from trees import tree
+from url_copies import copy, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from conftest import Command
-
-
-@pytest.fixture
-def server() -> Iterator[UrlServer]:
-    with UrlServer() as server:
-        yield server
-
-
-def write(path: Path, *lines: str | bytes) -> Path:
-    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines) + b"\n")
-    return path
-
-
-def copy(source: Any, out: Path | str, **options: Any) -> package.Report:
-    return package.copy(source, out, on_error="record", **options)
 
 
 def journal(out: Path) -> bytes:

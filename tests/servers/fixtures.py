@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from servers.fault_server import FaultServer
+from servers.url_server import UrlServer
 
 MakeServer = Callable[[Mapping[str, bytes]], FaultServer]
 
@@ -28,3 +29,10 @@ def fault_server(request: pytest.FixtureRequest) -> Iterator[MakeServer]:
             return server
 
         yield make
+
+
+@pytest.fixture(name="server")
+def url_server() -> Iterator[UrlServer]:
+    """A server of any URL, running."""
+    with UrlServer() as running:
+        yield running

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::world::{Reply, Request, s};
-use crate::engine::concurrency::{Concurrency, Reach, Sample, Setup};
+use crate::engine::{Concurrency, Reach, Sample, Setup};
 use crate::error::{Error, HostId, Kind};
 use crate::hosts::Rules;
 use crate::hosts::host::{Gate, Time};
