@@ -237,6 +237,7 @@ impl Transfer {
                     .then(|| format!("the source was not listed again (use {again})")),
                 resumed_from: standing.totals.written,
                 unchanged: journal.skips().of(Reason::Unchanged),
+                edited: journal.skips().of(Reason::Edited),
                 failures: journal.failures(FAILURES_SHOWN).filter_map(Result::ok).collect(),
                 notes: standing.notes,
                 ..Report::default()

@@ -43,9 +43,14 @@ impl Alike {
         Alike { watches: AtomicBool::new(watches), many_hosts, state: Mutex::default() }
     }
 
+    /// Whether there is still something to look at.
+    pub fn watches(&self) -> bool {
+        self.watches.load(Relaxed)
+    }
+
     /// The listing has a partition of this host, or of several.
     pub fn listed(&self, host: Option<HostId>) {
-        if !self.many_hosts || !self.watches.load(Relaxed) {
+        if !self.many_hosts || !self.watches() {
             return;
         }
         let state = &mut *ignore_poison(self.state.lock());
@@ -63,7 +68,7 @@ impl Alike {
         listed: u64,
         is_listed_all: bool,
     ) -> Option<Error> {
-        if !self.watches.load(Relaxed) {
+        if !self.watches() {
             return None;
         }
         let state = &mut *ignore_poison(self.state.lock());

@@ -91,7 +91,7 @@ impl Committer {
             committed: Credited::default(),
             ending: Ending::Sound,
             lists,
-            has_matched: standing.has_matched,
+            has_matched: standing.before.has_matched,
         }
     }
 

@@ -48,7 +48,7 @@ impl Known {
             compare: compare && standing.frontier > 0,
             had_objects: standing.frontier > 0
                 || !standing.done.is_empty()
-                || standing.pass == Pass::Update && standing.had_objects,
+                || standing.pass == Pass::Update && standing.before.had_objects,
         }
     }
 

@@ -17,7 +17,7 @@ mod budget;
 mod cancel;
 mod coarse_clock;
 mod commit;
-pub(crate) mod concurrency;
+mod concurrency;
 mod doubles;
 mod filter;
 mod frontier;
@@ -40,6 +40,8 @@ mod shared;
 mod threads;
 
 pub(crate) use commit::commit_state;
+#[cfg(test)]
+pub(crate) use concurrency::{Concurrency, Reach, Sample, Setup};
 pub(crate) use filter::Filter;
 pub(crate) use listing::next_page;
 pub(crate) use nothing_matched::nothing_matched;

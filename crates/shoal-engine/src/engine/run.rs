@@ -110,7 +110,7 @@ impl Run {
         let retries = standing.completed_at.is_some() || options.resume == Resume::Failed;
         let may_be_wrong = fetching.is_network || fetching.once;
         let keeps_going = options.keep_going == Some(true) || options.max_failures.is_some();
-        let watches = may_be_wrong && !retries && !keeps_going && !standing.has_succeeded;
+        let watches = may_be_wrong && !retries && !keeps_going && !standing.before.has_succeeded;
         let open_max = (journal.is_kept() && !fetching.once && !options.dry_run).then_some(writing.open_max).flatten();
         let counters = Counters::new(lanes, journal.deferred());
         let keeper = Arc::new(Keeper::new(journal, sink.clone(), lease, started.began, local));
@@ -235,7 +235,7 @@ impl Run {
         }
         let mut error = error.or_else(|| unbalanced(&report));
         if error.as_ref().is_some_and(|error| error.kind() == Kind::NothingMatched)
-            && standing.is_blank
+            && standing.before.is_blank
             && let Err(broken) = journal.forget()
         {
             error = Some(broken);

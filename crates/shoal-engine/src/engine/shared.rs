@@ -198,6 +198,9 @@ impl Shared {
 
     /// Stops the run when nothing has succeeded and too many objects have failed alike; whether they have.
     fn stop_if_alike(&self, last: &Error, host: HostId) -> bool {
+        if !self.alike.watches() {
+            return false;
+        }
         let (sums, listed) = (self.counters.sums(), self.counters.listed.load(Relaxed));
         let succeeded = sums.written + sums.duplicates + sums.unchanged > 0;
         let alike = self.alike.failed(last, host, succeeded, listed, self.queue.is_listed_all());

@@ -57,7 +57,7 @@ impl Journal {
         journal.run = header.id;
         journal.progress = journal.load_progress(header.id)?;
         let found = journal.scan().map_err(|error| journal.explain(error))?;
-        journal.look_back(&found.window);
+        journal.before = journal.before(&found.window);
         let mut notes = Vec::new();
         let sessions = journal.earlier(&mut notes).map_err(|error| journal.explain(error))?;
         let anew = options.pass(&journal.progress);

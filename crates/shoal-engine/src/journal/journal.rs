@@ -10,6 +10,7 @@ use super::files::Files;
 use super::rate::Rate;
 use super::rows::{Entry, Progress, Sample};
 use super::session::Current;
+use super::standing::Before;
 use super::store::Store;
 use crate::error::{Error, Kind, Result};
 use crate::fs::lock::Lock;
@@ -30,14 +31,7 @@ pub struct Journal {
     pub(super) progress: Progress,
     /// Committed partitions at or above the frontier.
     pub(super) window: BTreeMap<u64, Entry>,
-    /// See [`super::Standing::had_objects`].
-    pub(super) had_objects: bool,
-    /// See [`super::Standing::has_matched`].
-    pub(super) has_matched: bool,
-    /// See [`super::Standing::is_blank`].
-    pub(super) is_blank: bool,
-    /// See [`super::Standing::has_succeeded`].
-    pub(super) has_succeeded: bool,
+    pub(super) before: Before,
     pub(super) failed: u64,
     pub(super) deferred: u64,
     /// Rows in the table of skipped names.

@@ -54,5 +54,5 @@ pub use parts::{Difference, Membership, PartStatus, Parts, difference, parts, su
 pub use rows::Sample;
 pub use session::Ending;
 pub use skipped::NAMES_MAX;
-pub use standing::{MARK_ALL, Standing};
+pub use standing::{Before, MARK_ALL, Standing};
 pub use status::{RunStatus, Status, status};

@@ -20,7 +20,7 @@ use super::rows::{Entry, Fault, Header, Progress};
 use super::schema::{self, Log};
 use super::session::PARTS;
 use super::skipped;
-use super::standing::Standing;
+use super::standing::{Before, Standing};
 use super::store::Store;
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -103,10 +103,7 @@ impl Journal {
             of_archives: is_of_archives(&key.source),
             progress: Progress::default(),
             window: BTreeMap::new(),
-            had_objects: false,
-            has_matched: false,
-            is_blank: true,
-            has_succeeded: false,
+            before: Before::default(),
             failed: 0,
             deferred: 0,
             left_out: 0,
@@ -158,8 +155,7 @@ impl Journal {
         let unfinished = self.progress.completed.is_none();
         let window = self.scan().map_err(|error| self.explain(error))?.window;
         let listed = self.progress.listed > 0 || !window.is_empty();
-        self.had_objects = listed || unfinished && self.progress.before_pass > 0;
-        self.look_back(&window);
+        self.before = self.before(&window);
         let pass = options.pass(&self.progress);
         // Before the options change: after a kill in between, what was done with the old ones must not count.
         match pass {
@@ -198,14 +194,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether an object was admitted or even settled well in this pass, or may have been in an earlier one.
-    pub(super) fn look_back(&mut self, window: &BTreeMap<u64, Entry>) {
+    /// What was met before this session; `window`: what is committed above the frontier.
+    pub(super) fn before(&self, window: &BTreeMap<u64, Entry>) -> Before {
         let mut sums = self.progress.clone();
         window.values().for_each(|entry| sums.add(entry));
         let (earlier, admitted) = (sums.before_pass > 0, sums.listed > sums.skips.not_admitted());
-        self.has_matched = earlier || admitted;
-        self.is_blank = !self.has_matched && (sums.mark == 0 || sums.completed.is_some());
-        self.has_succeeded = earlier || sums.written > 0 || sums.skips.total() > sums.skips.not_admitted();
+        let has_matched = earlier || admitted;
+        Before {
+            had_objects: sums.listed > 0 || !window.is_empty() || earlier && sums.completed.is_none(),
+            has_matched,
+            is_blank: !has_matched && (sums.mark == 0 || sums.completed.is_some()),
+            has_succeeded: earlier || sums.written > 0 || sums.skips.total() > sums.skips.not_admitted(),
+        }
     }
 
     pub(super) fn load_progress(&self, run: i64) -> Result<Progress> {

@@ -32,14 +32,8 @@ pub struct Standing {
     pub completed_at: Option<u64>,
     /// Which pass over the source the listing belongs to.
     pub pass: Pass,
-    /// An earlier pass over the source has found objects, or may have.
-    pub had_objects: bool,
-    /// The run has admitted an object before, in this pass or in an earlier one, or may have.
-    pub has_matched: bool,
-    /// No object was ever handed out, or all of them were left out: there is nothing that must be remembered.
-    pub is_blank: bool,
-    /// An object was admitted, and did not fail.
-    pub has_succeeded: bool,
+    /// What earlier sessions have met.
+    pub before: Before,
     /// When the earlier sessions may have written.
     pub sessions: Vec<Interval>,
     /// Objects that wait for a later retry.
@@ -59,6 +53,25 @@ impl Standing {
     }
 }
 
+/// What the sessions of a run before this one have met. The default is a new run.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// An earlier pass over the source has found objects, or may have.
+    pub had_objects: bool,
+    /// An object was admitted, in this pass or in an earlier one, or may have been.
+    pub has_matched: bool,
+    /// No object was ever handed out, or all of them were left out: there is nothing that must be remembered.
+    pub is_blank: bool,
+    /// An object was admitted, and did not fail.
+    pub has_succeeded: bool,
+}
+
+impl Default for Before {
+    fn default() -> Before {
+        Before { had_objects: false, has_matched: false, is_blank: true, has_succeeded: false }
+    }
+}
+
 impl Journal {
     /// Without earlier sessions: `lease.rs` reads them.
     pub(super) fn standing(&self, notes: Vec<String>) -> Standing {
@@ -71,10 +84,7 @@ impl Journal {
             totals: self.totals(),
             completed_at: self.progress.completed,
             pass: self.progress.pass,
-            had_objects: self.had_objects,
-            has_matched: self.has_matched,
-            is_blank: self.is_blank,
-            has_succeeded: self.has_succeeded,
+            before: self.before,
             sessions: Vec::new(),
             deferred: self.deferred,
             learnt: self.progress.learnt,

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use super::super::commit::DEFERRED_MAX;
 use super::LaneState;
-use super::take::Asking;
 use crate::error::{Error, Kind};
 
 /// Objects that wait for a later try, at which no more partitions are cut: well below the number at which the listing waits.
@@ -60,8 +59,7 @@ impl LaneState {
             self.postpone(number, index);
         }
         // What need not be fetched is settled on the way.
-        let asking = Asking { own: None, has_room: &|_| false };
-        while self.settles_fresh(number, &asking) {}
+        while self.settles_fresh(number) {}
         self.close_if_settled(number);
     }
 

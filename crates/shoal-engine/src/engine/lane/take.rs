@@ -197,8 +197,9 @@ impl LaneState {
     }
 
     /// Takes an entry of a partition that is cut, to settle it without fetching it. False if none is left.
-    pub(super) fn settles_fresh(&self, number: u32, asking: &Asking<'_>) -> bool {
-        !self.shared.cancel.is_raised() && matches!(self.take_fresh(number, asking), Next::More)
+    pub(super) fn settles_fresh(&self, number: u32) -> bool {
+        let asking = Asking { own: None, has_room: &|_| false }; // it requests nothing
+        !self.shared.cancel.is_raised() && matches!(self.take_fresh(number, &asking), Next::More)
     }
 
     /// Takes an entry that no lane has taken.
