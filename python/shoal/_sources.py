@@ -75,9 +75,10 @@ def list_get(
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
             redirect leads to. They are kept out of the journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
-            type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
-            page of a list/get service after objects that were not HTML is a failure, unless its name ends in `.html`,
-            `.htm` or `.xhtml`.
+            type is a failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML
+            page, or JSON, is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So
+            is an HTML page of a list/get service after objects that were not HTML, unless its name ends in `.html` or
+            the like.
         require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
             if such an answer is cut off, nothing tells.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
@@ -164,9 +165,10 @@ def urls(
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
             redirect leads to. They are kept out of the journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
-            type is a failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML
-            page of a list/get service after objects that were not HTML is a failure, unless its name ends in `.html`,
-            `.htm` or `.xhtml`.
+            type is a failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML
+            page, or JSON, is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So
+            is an HTML page of a list/get service after objects that were not HTML, unless its name ends in `.html` or
+            the like.
         require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
             if such an answer is cut off, nothing tells.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.

@@ -261,7 +261,7 @@ def test_an_answer_of_another_type_than_expected_is_never_saved(shoal_command: S
         server.on_object(name, faults.status(200, body, {"Content-Type": content_type} if content_type else {}))
     server.start()
     outcome = shoal_command.copy(server, "--expect-type", "application/octet-*")
-    assert_arrived(outcome, numbered(10), dict.fromkeys(WRONG_CONTENT, "bad-answer"))
+    assert_arrived(outcome, numbered(10), dict.fromkeys(WRONG_CONTENT, "unexpected-type"))
     assert all(len(server.asked(name)) == 1 for name in WRONG_CONTENT)
     assert "text/html" in outcome.stderr
 

@@ -76,7 +76,7 @@ def test_a_host_that_stops_giving_objects_fails_them_or_is_believed_where_no_typ
             assert tree(out) == wanted | {path[1:]: PAGE for path in gone}, "as docs/urls.md says"
             return
         assert tree(out) == {path[1:]: path.encode() for path in paths[:100]}
-        kind, cause = ("forbidden", "403") if fault == "403" else ("bad-answer", "text/html")
+        kind, cause = ("forbidden", "403") if fault == "403" else ("unexpected-type", "text/html")
         assert all(failure.kind == kind and cause in failure.reason for failure in run.failures)
         server.answers |= {path: Answer(path.encode(), headers=image) for path in gone}
         server.requests.clear()

@@ -211,7 +211,7 @@ def test_a_page_in_place_of_an_object_is_a_failure_and_no_file(
     assert tree(done.out) == {name: data for name, data in objects.items() if name not in pages}
     assert done.report["failed"] == len(pages)
     for failure in done.report["failures"]:
-        assert failure["kind"] == "bad-answer"
+        assert failure["kind"] == "unexpected-type"
         assert "HTML page" in failure["reason"]
         assert "--expect-type '*'" in failure["reason"], "what to do"
     assert len(server.fetched()) < len(objects) * 1.05 + 50, "it is hardly asked for more"

@@ -62,8 +62,10 @@ kinds! {
     Vanished = "vanished": Object,
     /// The source refuses this object (403).
     Forbidden = "forbidden": Object,
-    /// The answer is not the object (a redirect, another 4xx, an unexpected type).
+    /// The answer is not the object (a redirect, another 4xx).
     BadAnswer = "bad-answer": Object,
+    /// The answer has another type than the object: a web page, or not what the user expects.
+    UnexpectedType = "unexpected-type": Object,
     /// The file changed while it was read.
     Changed = "changed": Object,
     /// The source cannot read it: an I/O error.

@@ -396,7 +396,7 @@ fn only_the_expected_type_is_an_object() {
         ("", "image/*", false),
         ("Content-Type: application/json\r\n", "{image/*,application/json}", true),
     ] {
-        let wanted = if fits { Ok(b"abc".to_vec()) } else { Err("bad-answer".to_owned()) };
+        let wanted = if fits { Ok(b"abc".to_vec()) } else { Err("unexpected-type".to_owned()) };
         assert_eq!(fetch_wire(answer(field).as_bytes(), expecting(glob)), wanted, "{field} {glob}");
     }
 }

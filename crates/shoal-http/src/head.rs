@@ -24,6 +24,8 @@ const VERSION_FROM: u64 = 64 << 10;
 
 /// The content type of a login page.
 const HTML: &[u8] = b"text/html";
+/// The end of the content types of errors that programs read.
+const JSON: &[u8] = b"json";
 
 /// The field under which an object is sent only if it has changed.
 pub const CONDITION: &[u8] = b"If-Modified-Since: ";
@@ -60,6 +62,8 @@ pub struct Head {
     kept: Kept,
     /// The type is `text/html`: the body may be a login page.
     pub is_html: bool,
+    /// The type is JSON of some kind: the body may be an error.
+    pub is_json: bool,
     /// Its `Link` field names a next page.
     pub links_on: bool,
     /// Only with 3xx.
@@ -185,7 +189,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         }
     }
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, kept, is_html, links_on, location, retry_after, dates, .. } = reading;
+    let HeadFields { echo, encoding, kept, is_html, is_json, links_on, location, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -195,6 +199,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             encoding,
             kept,
             is_html,
+            is_json,
             links_on,
             location,
             is_redirected: false,
@@ -219,6 +224,7 @@ struct HeadFields<'a> {
     encoding: Option<String>,
     kept: Kept,
     is_html: bool,
+    is_json: bool,
     links_on: bool,
     location: Option<Location>,
     retry_after: Option<Duration>,
@@ -262,8 +268,12 @@ impl HeadFields<'_> {
                 self.encoding = Some(before + &escape(value));
             }
             12 if name.eq_ignore_ascii_case("content-type") => {
-                let essence = value.trim_ascii_start().get(..HTML.len());
-                self.is_html = essence.is_some_and(|essence| essence.eq_ignore_ascii_case(HTML));
+                let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+                let starts = essence.get(..HTML.len());
+                self.is_html = starts.is_some_and(|start| start.eq_ignore_ascii_case(HTML));
+                // `application/json`, `application/problem+json`, …
+                let ends = essence.len().checked_sub(JSON.len()).map(|from| &essence[from..]);
+                self.is_json = ends.is_some_and(|end| end.eq_ignore_ascii_case(JSON));
             }
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
             13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use globset::GlobMatcher;
 use shoal_http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
 
+use super::suffix::Form;
 use super::{Body, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -23,6 +24,8 @@ const DOUBTED: usize = 16;
 const TAG_MAX: usize = 256;
 const TAG: &str = "etag";
 const TYPE: &str = "content-type";
+/// What failures call a login page or one that says "not found".
+pub(super) const PAGE: &str = "an HTML page";
 
 /// Connections to one host that what may be in flight on a lane takes.
 pub(super) fn connections_wanted(limits: Limits, pipelining: &PipelinePolicy) -> usize {
@@ -73,16 +76,41 @@ pub(super) fn types(expect_type: Option<&str>) -> Result<Option<GlobMatcher>> {
     expect_type.map(compile).transpose()
 }
 
-/// Why an object is refused for its type, if so.
-pub(super) fn wrong_type(types: Option<&GlobMatcher>, head: &Head) -> Option<Error> {
-    let types = types?;
+/// Why an object is refused for its type, if so: by what the user expects, or else by what its name says (`form`).
+pub(super) fn wrong_type(
+    types: Option<&GlobMatcher>,
+    head: &Head,
+    form: impl FnOnce() -> Option<Form>,
+) -> Option<Error> {
+    let Some(types) = types else {
+        return match form_sent(head).and_then(|sent| Some((sent, form()?))) {
+            Some((sent, Form::Other(what))) => Some(another(sent, what)),
+            Some((sent @ PAGE, Form::Json)) => Some(another(sent, "JSON")),
+            _ => None,
+        };
+    };
     let found = String::from_utf8_lossy(head.field(TYPE).unwrap_or_default());
     let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if types.is_match(&essence) {
         return None;
     }
     let (found, expected) = (escape(found.as_bytes()), types.glob());
-    Some(Error::new(Kind::BadAnswer, format!("its type is \"{found}\", expected \"{expected}\"")))
+    Some(Error::new(Kind::UnexpectedType, format!("its type is \"{found}\", expected \"{expected}\"")))
+}
+
+/// What comes in place of objects, if this may be it.
+fn form_sent(head: &Head) -> Option<&'static str> {
+    let page = head.is_html.then_some(PAGE);
+    page.or_else(|| head.is_json.then_some("JSON"))
+}
+
+/// The failure of an object in whose place something else came.
+pub(super) fn another(sent: &str, what: &str) -> Error {
+    let why = format!(
+        "the server sent {sent} instead of {what}; if this is the object, accept it with `expect_type=\"*\"` and \
+        `resume=\"failed\"`"
+    );
+    Error::new(Kind::UnexpectedType, why)
 }
 
 /// Why an object is refused for its length, if so.

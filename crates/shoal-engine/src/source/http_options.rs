@@ -17,9 +17,9 @@ crate::options! {
         headers: Vec<(String, String)> = Vec::new(), "Send this header; @FILE reads them from a file, for secrets.",
             flag: Some("header"), metavar: Some("'NAME: VALUE'|@FILE"), secret: true, group: SERVICES;
         /// A pattern that the content type of an object must match, such as `"image/*"`; an answer of another type is a
-        /// failure. `"*"` accepts every type. By default every type is accepted, with one exception: an HTML page of a
-        /// list/get service after objects that were not HTML is a failure, unless its name ends in `.html`, `.htm` or
-        /// `.xhtml`.
+        /// failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML page, or JSON,
+        /// is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So is an HTML page of
+        /// a list/get service after objects that were not HTML, unless its name ends in `.html` or the like.
         expect_type: Option<String> = None, "Fail objects of other content types; * accepts any.", metavar: Some("GLOB"),
             group: SERVICES;
         /// Fail objects whose answer does not say how long it is, instead of counting them as `unverified`: if such an

@@ -27,6 +27,7 @@ mod locators;
 pub mod memory;
 mod pages;
 pub mod part;
+mod suffix;
 pub(crate) mod tar;
 mod turn;
 pub mod urls;

@@ -4,8 +4,8 @@
 //! nothing.
 //!
 //! A page in place of one object, while others still come, is a failure of that object: HTML where the first objects of the
-//! session were none and the name does not say so. Where the first objects are HTML, a service has such objects. What the user
-//! expects (`--expect-type`) is not doubted.
+//! session were none and the name does not say so, or where the name says another type. Where the first objects are HTML, a
+//! service has such objects. What the user expects (`--expect-type`) is not doubted.
 //!
 //! Not here: single answers and what each means (`refusal.rs`).
 
@@ -20,14 +20,13 @@ use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::findings::Findings;
 use crate::poison::ignore_poison;
-use crate::source::{Entry, http_objects};
+use crate::source::Entry;
+use crate::source::http_objects::{self, PAGE, another};
+use crate::source::suffix::{self, Form};
 
 /// Most answers in a row that are believed without asking again. It begins with none and doubles with each suspicion
 /// that was wrong, so a service with many such objects is asked for 1 % more.
 const ALLOWED_MAX: u32 = 100;
-
-/// Names that end so may well be HTML.
-const ENDINGS: [&[u8]; 3] = [b".html", b".htm", b".xhtml"];
 
 /// What all lanes know of a service.
 #[derive(Default)]
@@ -91,9 +90,12 @@ pub(super) enum Came {
 
 /// The failure of an object that is a page.
 pub(super) fn page() -> Error {
-    let why = "the service sent an HTML page instead of the object, unlike for earlier objects; if this is the \
-    object, accept it with `expect_type=\"*\"` and `resume=\"failed\"`";
-    Error::new(Kind::BadAnswer, why)
+    another(PAGE, "the object")
+}
+
+/// What the names of an object say of it: that at the destination, and then that of the service.
+pub(super) fn form_of(entry: Entry<'_>) -> Option<Form> {
+    suffix::form(&[entry.name, entry.locator])
 }
 
 impl Doubt {
@@ -110,9 +112,12 @@ impl Doubt {
             return Came::Object;
         }
         let has_pages = self.has_pages.load(Relaxed);
+        let is_page = match form_of(entry()) {
+            Some(Form::Page) => false,
+            Some(_) => true,
+            None => !has_pages,
+        };
         if self.has_known.load(Relaxed) {
-            let entry = entry();
-            let is_page = !has_pages && !says_html(entry.name) && !says_html(entry.locator);
             return match self.pages.goes_on() {
                 true => Came::Doubtful { suspicion: Suspicion::Page { first: false }, is_page },
                 false if is_page => Came::Page,
@@ -121,14 +126,14 @@ impl Doubt {
         }
         match has_pages {
             false => Came::Doubtful { suspicion: Suspicion::Page { first: true }, is_page: false },
+            true if is_page => Came::Page,
             true => Came::Object,
         }
     }
 
     /// An object was refused; whether to hold that back.
     pub fn refused(&self, error: &Error) -> Option<Suspicion> {
-        let definite = matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer);
-        (definite && self.has_known.load(Relaxed) && self.refused.goes_on()).then_some(Suspicion::Refused)
+        (is_definite(error) && self.has_known.load(Relaxed) && self.refused.goes_on()).then_some(Suspicion::Refused)
     }
 
     /// Asks for something with a known answer. The error that stops the run, if the service has stopped giving objects;
@@ -153,11 +158,12 @@ impl Doubt {
             IdleConnections::<_, ()>::new(findings.clone(), http_objects::wants(service.expect_type.as_ref(), false));
         let answered = send(&service.client, &mut connections, idle, &Request::new(Method::Get, &target), || ()).await;
         let head = answered.ok().map(|(_, head)| head);
-        let guilty = head.as_ref().is_some_and(|head| match (first, refusal(service, head)) {
-            (true, refused) => refused.is_none() && head.is_html,
-            (false, None) => head.is_html,
-            (false, Some(error)) => matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer | Kind::Credentials),
-        });
+        let guilty =
+            head.as_ref().is_some_and(|head| match (first, refusal(service, head, || suffix::form(&[&probe]))) {
+                (true, refused) => refused.is_none() && head.is_html,
+                (false, None) => head.is_html,
+                (false, Some(error)) => error.kind() == Kind::Credentials || is_definite(&error),
+            });
         if !guilty {
             match (suspicion, first) {
                 (Suspicion::Refused, _) => self.refused.was_innocent(),
@@ -201,11 +207,9 @@ fn stopped(suspicion: Suspicion, nothing_came: bool, status: u16, name: &[u8], p
     Error::new(Kind::Credentials, why).on(&escape(name)).hint(hint)
 }
 
-/// Whether the name of an object says that it is HTML.
-fn says_html(name: &[u8]) -> bool {
-    ENDINGS.iter().any(|ending| {
-        name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
-    })
+/// Whether a service has said that this is no object, or nothing for this user.
+fn is_definite(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Forbidden | Kind::BadAnswer | Kind::UnexpectedType)
 }
 
 /// A name that no service has.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::Service;
 use super::cut::Names;
-use super::doubt::{Came, Suspicion, page};
+use super::doubt::{Came, Suspicion, form_of, page};
 use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
@@ -181,7 +181,7 @@ impl RequestHandler for Jobs<'_> {
         if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
             return plan;
         }
-        match refusal(self.service, head) {
+        match refusal(self.service, head, || form_of(job.entry())) {
             None => match self.service.doubt.came(|| job.entry(), head) {
                 Came::Object => Plan::Keep,
                 _ if self.service.expect_type.is_some() => Plan::Keep,

@@ -5,13 +5,15 @@ use shoal_http::Head;
 use super::Service;
 use crate::error::{Error, Kind};
 use crate::source::http_objects::{without_length, wrong_type};
+use crate::source::suffix::Form;
 
-/// Why an answer is not the object; `None`: it is.
-pub(super) fn refusal(service: &Service, head: &Head) -> Option<Error> {
+/// Why an answer is not the object; `None`: it is, or a page, of which `doubt.rs` decides. `form`: what the name says of the
+/// object.
+pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Option<Form>) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => wrong_type(service.expect_type.as_ref(), head)
+        200 => wrong_type(service.expect_type.as_ref(), head, || if head.is_html { None } else { form() })
             .or_else(|| without_length(service.options.http.require_length, head)),
         404 | 410 => Some(
             Error::new(Kind::Vanished, format!("listed, but it no longer exists ({status})"))

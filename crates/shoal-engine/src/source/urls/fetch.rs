@@ -18,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::hosts;
 use crate::partition::Partition;
+use crate::source::suffix::{self, Form};
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
 /// How long a connection is kept that has nothing to do.
@@ -134,6 +135,14 @@ impl Jobs<'_> {
         self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
     }
 
+    /// What its name says of an object, or else its URL.
+    fn form(&self, job: &Job) -> Option<Form> {
+        let mut target = Vec::new();
+        self.target(job, &mut target);
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        suffix::form(&[job.entry().name, path])
+    }
+
     fn set_idle(&self, is_idle: bool) {
         match (is_idle, self.idle_since.get()) {
             (true, None) => {
@@ -224,7 +233,7 @@ impl RequestHandler for Jobs<'_> {
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
         }
-        match refusal(&self.pools.shared, head) {
+        match refusal(&self.pools.shared, head, || self.form(job)) {
             None => Plan::Keep,
             Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
         }

@@ -7,13 +7,14 @@ use super::Shared;
 use crate::display::escape;
 use crate::error::{Error, Kind};
 use crate::source::http_objects::{without_length, wrong_type};
+use crate::source::suffix::Form;
 
-/// Why an answer is not the object; `None`: it is.
-pub(super) fn refusal(shared: &Shared, head: &Head) -> Option<Error> {
+/// Why an answer is not the object; `None`: it is. `form`: what the name says of the object.
+pub(super) fn refusal(shared: &Shared, head: &Head, form: impl FnOnce() -> Option<Form>) -> Option<Error> {
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
-        200 => wrong_type(shared.expect_type.as_ref(), head)
+        200 => wrong_type(shared.expect_type.as_ref(), head, form)
             .or_else(|| without_length(shared.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
         401 | 403 | 407 => Some(
