@@ -102,6 +102,7 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         ("durability", _options.Durability),
         ("overwrite", _options.Overwrite),
         ("backslashes", _options.Backslashes),
+        ("decode", _options.Decode),
     ):
         flag = flags_of(copy_command)[name]
         assert isinstance(flag.type, click.Choice)

@@ -17,6 +17,7 @@ from shoal._report import Progress
 # scripts/signatures.py writes these lines.
 Backslashes = Literal["refuse", "separator"]
 Checksum = Literal["xxh3", "sha256", "crc32"]
+Decode = Literal["auto", "never", "always"]
 Durability = Literal["none", "batch", "file"]
 OnError = Literal["raise", "record", "stop"]
 Order = Literal["any", "source"]

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import SOURCES, Backslashes, Headers, Path, Pipeline, Size, given, path_text
+from shoal._options import SOURCES, Backslashes, Decode, Headers, Path, Pipeline, Size, given, path_text
 from shoal._source_types import (
     Archives,
     Described,
@@ -43,6 +43,7 @@ def list_get(
     headers: Headers = (),
     expect_type: str | None = None,
     require_length: bool = False,
+    decode: Decode = "auto",
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
@@ -81,6 +82,10 @@ def list_get(
             the like.
         require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
             if such an answer is cut off, nothing tells.
+        decode: What to do with bodies that are encoded (`Content-Encoding`), which shoal asks no service for. `"auto"`:
+            a body is kept as it was sent, as browsers and curl do, if the suffix of the name or the URL, or the content
+            type, is that of the encoding, such as `.gz` or `application/gzip`. Others are decoded if they are gzip or
+            deflate, and fail if not. `"always"` decodes all; `"never"` keeps all as they were sent.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
             the report says so.
@@ -135,6 +140,7 @@ def urls(
     headers: Headers = (),
     expect_type: str | None = None,
     require_length: bool = False,
+    decode: Decode = "auto",
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
@@ -171,6 +177,10 @@ def urls(
             the like.
         require_length: Fail objects whose answer does not say how long it is, instead of counting them as `unverified`:
             if such an answer is cut off, nothing tells.
+        decode: What to do with bodies that are encoded (`Content-Encoding`), which shoal asks no service for. `"auto"`:
+            a body is kept as it was sent, as browsers and curl do, if the suffix of the name or the URL, or the content
+            type, is that of the encoding, such as `.gz` or `application/gzip`. Others are decoded if they are gzip or
+            deflate, and fail if not. `"always"` decodes all; `"never"` keeps all as they were sent.
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
             the report says so.

@@ -8,6 +8,7 @@ Example:
 
 from shoal._options import (
     Backslashes,
+    Decode,
     Durability,
     Headers,
     OnError,
@@ -25,6 +26,7 @@ from shoal._source_types import Destination, Source
 
 __all__ = [
     "Backslashes",
+    "Decode",
     "Destination",
     "Durability",
     "Headers",

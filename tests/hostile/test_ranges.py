@@ -204,6 +204,22 @@ def test_a_part_that_is_not_there_begins_the_object_anew(
     assert ranges.ranges == [None, "bytes=100000-", None]
 
 
+@pytest.mark.parametrize("part", ["of the same encoding", "of another encoding"])
+def test_a_body_that_is_kept_as_it_was_sent_is_gone_on_with_by_parts_of_the_same_encoding(
+    shoal_command: Shoal, fault_server: MakeServer, part: str
+) -> None:
+    fields = {**TAGGED, "Content-Encoding": "gzip", "Content-Type": "application/gzip"}
+    plain = lambda _, first: (206, BIG[first:], {**TAGGED, **part_of(first)})  # noqa: E731
+    ranges = Ranges([100_000], validator=fields, part=None if part == "of the same encoding" else plain)
+    server = serve(fault_server, ranges)
+    outcome = shoal_command.copy(server, "--max-retries", "0")
+    assert ranges.ranges == [None, "bytes=100000-"]
+    if ranges.part:
+        assert_arrived(outcome, numbered(10), {"cut": "protocol"})
+    else:
+        assert_arrived(outcome, {**numbered(10), "cut": BIG})
+
+
 WRONG_PARTS: dict[str, Callable[[int], tuple[int, bytes, Mapping[str, str]]]] = {
     "another version": lambda first: (206, OTHER[first:], {"ETag": '"two"', **part_of(first)}),
     "no version": lambda first: (206, OTHER[first:], part_of(first)),

@@ -1,7 +1,8 @@
 //! Decodes content encodings that were not requested: gzip and deflate, in pieces, verified to the end. Pure.
 //!
 //! shoal requests `identity`. A proxy that compresses anyway must not change every object, so what can be decoded and
-//! verified is. Any other encoding is a failure of the object.
+//! verified is. Any other encoding is a failure of the object. Not here: which bodies are kept as they were sent; the
+//! handler decides that.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -15,6 +16,12 @@ const GROWN_MAX: u64 = 64 << 20;
 const RATIO: u64 = 100;
 /// Window of every gzip and zlib stream, in bits.
 const WINDOW: u8 = 15;
+
+/// The name of an encoding as RFC 9110 has it.
+pub(crate) fn name(encoding: &str) -> String {
+    let name = encoding.trim().to_ascii_lowercase();
+    name.strip_prefix("x-").unwrap_or(&name).to_owned()
+}
 
 /// A body that is being decoded.
 pub(crate) struct Decoding {
@@ -39,14 +46,14 @@ enum Form {
 }
 
 impl Decoding {
-    /// The decoder for the body after this head; `None` if it is not encoded.
+    /// The decoder for the body after this head; `None` if it is not encoded, or wanted as it was sent.
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for other encodings.
     pub fn of(head: &Head) -> Result<Option<Decoding>> {
-        let Some(encoding) = &head.encoding else { return Ok(None) };
-        let form = match encoding.trim().to_ascii_lowercase().as_str() {
-            "gzip" | "x-gzip" => Form::Gzip,
+        let Some(encoding) = head.to_decode() else { return Ok(None) };
+        let form = match name(encoding).as_str() {
+            "gzip" => Form::Gzip,
             "deflate" => Form::Deflate,
             _ => {
                 let why = "which shoal did not request and cannot decode";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::body::{Chunks, Framing};
+use crate::encoding;
 use crate::redirect::{Location, RedirectRefused};
 use crate::request_id::{self, Echo};
 use crate::version::Version;
@@ -56,8 +57,12 @@ pub struct Head {
     pub close: bool,
     /// Whether the answer has the id of its request, if requests carry ids.
     pub(crate) echo: Echo,
-    /// An encoding that was not requested.
-    pub encoding: Option<String>,
+    /// An encoding that was not requested, as the answer names it.
+    pub(crate) encoding: Option<String>,
+    /// The content type is that of this encoding, too: what is encoded is the object.
+    pub is_type_of_encoding: bool,
+    /// The body is the object as it was sent, with its encoding.
+    pub(crate) is_as_sent: bool,
     /// The fields that are wanted.
     kept: Kept,
     /// The type is `text/html`: the body may be a login page.
@@ -119,6 +124,21 @@ impl Head {
             Framing::Length(length) => Some(length),
             _ => None,
         }
+    }
+
+    /// The name of an encoding that was not requested: `gzip` for `X-GZip`.
+    pub fn encoding(&self) -> Option<String> {
+        self.encoding.as_deref().map(encoding::name)
+    }
+
+    /// The encoding that must be undone to have the object, as the answer names it.
+    pub(crate) fn to_decode(&self) -> Option<&str> {
+        self.encoding.as_deref().filter(|_| !self.is_as_sent)
+    }
+
+    /// The length of the object, if it is announced. Only before the body is read.
+    pub fn size(&self) -> Option<u64> {
+        self.length().filter(|_| self.to_decode().is_none())
     }
 
     /// Whether its body was read to the end.
@@ -183,11 +203,15 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         && let Some((first, last, total)) = version.as_ref().and_then(|version| version.part())
     {
         let is_whole = first == 0 && last.checked_add(1) == Some(total);
-        let is_plain = reading.encoding.is_none(); // else the total is of other bytes
+        let is_plain = wants.verbatim || reading.encoding.is_none(); // else the total is of other bytes
         if !is_whole || is_plain && matches!(framing, Framing::Length(length) if length != total) {
             return Err(broken(format!("a whole answer (200), but bytes {first}-{last}/{total} (Content-Range)")));
         }
     }
+    let types = || answer.headers.iter().rfind(|field| field.name.eq_ignore_ascii_case("content-type"));
+    let is_type_of_encoding = reading.encoding.as_ref().is_some_and(|encoding| {
+        types().is_some_and(|found| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding))
+    });
     let close = reading.close || matches!(framing, Framing::Close);
     let HeadFields { echo, encoding, kept, is_html, is_json, links_on, location, retry_after, dates, .. } = reading;
     Ok(Some((
@@ -197,6 +221,8 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             close,
             echo,
             encoding,
+            is_type_of_encoding,
+            is_as_sent: wants.verbatim,
             kept,
             is_html,
             is_json,
@@ -262,13 +288,13 @@ impl HeadFields<'_> {
                     _ => Echo::Wrong,
                 };
             }
-            16 if !wants.verbatim && name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
+            16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
                 // Several fields are one list, in the order in which the encodings were applied.
                 let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
                 self.encoding = Some(before + &escape(value));
             }
             12 if name.eq_ignore_ascii_case("content-type") => {
-                let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+                let essence = essence(value);
                 let starts = essence.get(..HTML.len());
                 self.is_html = starts.is_some_and(|start| start.eq_ignore_ascii_case(HTML));
                 // `application/json`, `application/problem+json`, …
@@ -316,6 +342,17 @@ impl HeadFields<'_> {
             (false, None) => Ok(Framing::Close),
         }
     }
+}
+
+/// A content type without its parameters.
+fn essence(value: &[u8]) -> &[u8] {
+    value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+/// Whether a type is that of an encoding, as `application/gzip` or `application/x-gzip`.
+fn is_type_of(essence: &str, encoding: &str) -> bool {
+    let name = essence.split_once('/').filter(|(kind, _)| kind.eq_ignore_ascii_case("application"));
+    name.is_some_and(|(_, name)| encoding::name(name) == encoding::name(encoding))
 }
 
 fn is_identity(encoding: &[u8]) -> bool {

@@ -108,7 +108,7 @@ impl Reader {
     fn body(&mut self, unread: &[u8], head: Head, from: usize, more: bool) -> Result<Answer> {
         match head.framing {
             // The decoded size of an encoded body is not known.
-            Framing::Length(length) if length <= self.whole_max as u64 && head.encoding.is_none() => {
+            Framing::Length(length) if length <= self.whole_max as u64 && head.to_decode().is_none() => {
                 let end = from + length as usize;
                 self.seen = 0;
                 if unread.len() < end {

@@ -4,27 +4,43 @@ use shoal_core::poison::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// What all connections to one service have counted: objects that were decoded, by encoding.
+/// What all connections to one service have counted.
 #[derive(Debug, Default)]
-pub struct Remarks(Mutex<BTreeMap<&'static str, u64>>);
+pub struct Remarks(Mutex<BTreeMap<(What, &'static str), u64>>);
+
+/// What became of an encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Decoded,
+    Kept,
+}
 
 impl Remarks {
     /// Counts an object that had this encoding and was decoded.
     pub fn decoded(&self, encoding: &'static str) {
-        *self.counts().entry(encoding).or_default() += 1;
+        *self.counts().entry((What::Decoded, encoding)).or_default() += 1;
+    }
+
+    /// Counts an answer with this encoding that was kept as it was sent, for what it is called.
+    pub fn kept(&self, encoding: &'static str) {
+        *self.counts().entry((What::Kept, encoding)).or_default() += 1;
     }
 
     /// Notes for the report.
     pub fn notes(&self) -> Vec<String> {
-        let note = |(encoding, count): (&&str, &u64)| {
-            format!(
+        let note = |((what, encoding), count): (&(What, &str), &u64)| match what {
+            What::Decoded => format!(
                 "{count} objects came encoded as {encoding}, which shoal did not request; they were decoded and checked"
-            )
+            ),
+            What::Kept => format!(
+                "{count} answers with Content-Encoding {encoding} were kept as they were sent, because their suffix or \
+                type is that of {encoding}; `decode=\"always\"` decodes them"
+            ),
         };
         self.counts().iter().map(note).collect()
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<(What, &'static str), u64>> {
         ignore_poison(self.0.lock())
     }
 }

@@ -32,6 +32,10 @@ pub trait RequestHandler {
     fn redirected(&self) {}
     /// Decides what to do with the body.
     fn head(&self, job: &Self::Job, head: &Head) -> Plan;
+    /// Whether the body is the object with the encoding that it has. Asked after [`Plan::Keep`].
+    fn is_as_sent(&self, _job: &Self::Job, _head: &Head) -> bool {
+        false
+    }
     /// The error that an answer means, by its body: at most [`ERROR_BODY_MAX`](crate::ERROR_BODY_MAX) bytes, and fewer if it
     /// ended early. Asked after [`Plan::Explain`].
     fn explain(&self, _job: &Self::Job, head: &Head, _body: &[u8]) -> Error {

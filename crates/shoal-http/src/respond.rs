@@ -75,7 +75,9 @@ pub(crate) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
     more: bool,
     check: BodyCheck<'_>,
 ) -> Option<IdleConnection<C, E::Written>> {
-    let (reusable, passed) = match handler.head(&job, &head) {
+    let plan = handler.head(&job, &head);
+    head.is_as_sent |= matches!(plan, Plan::Keep) && handler.is_as_sent(&job, &head);
+    let (reusable, passed) = match plan {
         Plan::Unchanged => {
             let rest = open.may_go_on(more, handler);
             check.skipped(client);
@@ -96,7 +98,7 @@ pub(crate) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
             handler.failed(job, error);
             (reusable, None)
         }
-        Plan::Keep if head.encoding.is_some() => {
+        Plan::Keep if head.to_decode().is_some() => {
             check.skipped(client);
             return stream_body(client, open, handler, job, &mut head, more).await;
         }

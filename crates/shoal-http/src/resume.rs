@@ -30,6 +30,8 @@ pub(crate) enum ResumedAnswer {
 pub(crate) struct Resume {
     validator: Validator,
     length: u64,
+    /// Of a body that is kept as it was sent.
+    encoding: Option<String>,
     tries: usize,
 }
 
@@ -40,10 +42,11 @@ impl Resume {
             return None;
         };
         // Parts of an encoded body cannot be joined: some services count encoded bytes, some the bytes of the object.
-        if head.encoding.is_some() {
+        if head.to_decode().is_some() {
             return None;
         }
-        Some(Resume { validator: version.validator()?, length: *length, tries: 0 })
+        let encoding = head.encoding.clone();
+        Some(Resume { validator: version.validator()?, length: *length, encoding, tries: 0 })
     }
 
     /// How long to wait before the rest is requested; `None` to give up.
@@ -94,7 +97,7 @@ impl Resume {
         if !version.has(&self.validator) {
             return wrong("the partial answer is from another version of the object".to_owned());
         }
-        if head.encoding.is_some() {
+        if head.encoding != self.encoding {
             return wrong("the partial answer has another Content-Encoding than the first part".to_owned());
         }
         match head.framing {

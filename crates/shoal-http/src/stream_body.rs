@@ -26,7 +26,7 @@ pub(crate) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
     head: &mut Head,
     more: bool,
 ) -> Option<IdleConnection<C, E::Written>> {
-    let begun = match Decoding::of(head) {
+    let begun = match decoding(head) {
         Ok(decoding) => handler.begin(&job, head).await.map(|body| (decoding, body)),
         Err(error) => Err(error),
     };
@@ -82,6 +82,11 @@ pub(crate) async fn stream_body<E: RequestHandler, C: Fn() -> Duration + Clone>(
     };
     handler.failed(job, error);
     None
+}
+
+/// The decoder for a body. The error says what to do.
+fn decoding(head: &Head) -> Result<Option<Decoding>> {
+    Decoding::of(head).map_err(|error| error.suffix("; `decode=\"never\"` keeps such bodies as they are sent"))
 }
 
 /// An object that is being received.
@@ -219,12 +224,13 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
                 return Err(Error::new(Kind::BadAnswer, why));
             }
         }
+        head.is_as_sent |= self.handler.is_as_sent(self.job, head);
         self.handler.wasted(self.received);
         // Dropped before the next one begins: a sink has one open object of a name at a time.
         (self.body, self.fingerprint) = (None, Fingerprinter::new());
         self.received = 0;
         self.length = head.length();
-        self.decoding = Decoding::of(head)?;
+        self.decoding = decoding(head)?;
         self.body = Some(self.handler.begin(self.job, head).await?);
         Ok(())
     }

@@ -6,10 +6,10 @@
 use std::time::SystemTime;
 
 use globset::GlobMatcher;
-use shoal_http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Wants};
+use shoal_http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Remarks, Wants};
 
-use super::suffix::Form;
-use super::{Body, Job, Lane, Limits, Written};
+use super::suffix::{self, Encoding, Form};
+use super::{Body, Decode, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -57,9 +57,22 @@ pub(super) fn refuse_proxy(address: &Address) -> Result<()> {
 }
 
 /// The fields of answers that the source and, with `metadata`, the sink need.
-pub(super) fn wants(types: Option<&GlobMatcher>, metadata: bool) -> Wants {
+pub(super) fn wants(types: Option<&GlobMatcher>, decode: Decode, metadata: bool) -> Wants {
     let fields = [types.map(|_| TYPE), metadata.then_some(TAG)];
-    Wants::fields(&fields.into_iter().flatten().collect::<Vec<_>>())
+    let verbatim = decode == Decode::Never;
+    Wants { verbatim, ..Wants::fields(&fields.into_iter().flatten().collect::<Vec<_>>()) }
+}
+
+/// Whether an encoded body is the object as it was sent, as browsers and curl keep it: its names or its type say so.
+pub(super) fn is_as_sent(
+    decode: Decode,
+    remarks: &Remarks,
+    head: &Head,
+    is_named: impl FnOnce(&Encoding) -> bool,
+) -> bool {
+    let told = head.encoding().filter(|_| decode == Decode::Auto).and_then(|encoding| suffix::encoding(&encoding));
+    let kept = told.filter(|encoding| head.is_type_of_encoding || is_named(encoding));
+    kept.inspect(|encoding| remarks.kept(encoding.name)).is_some()
 }
 
 /// The types that `expect_type` admits.
@@ -160,8 +173,7 @@ pub(super) fn whole(lane: &dyn Lane, job: Job, head: &Head, body: &[u8]) -> Opti
 
 /// Begins to write an object that comes in pieces.
 pub(super) async fn begin(lane: &dyn Lane, job: &Job, head: &Head) -> Result<Body> {
-    let size = if head.encoding.is_none() { head.length() } else { None };
-    lane.begin(job, &meta(lane, head, size)).await
+    lane.begin(job, &meta(lane, head, head.size())).await
 }
 
 fn meta(lane: &dyn Lane, head: &Head, size: Option<u64>) -> ObjectMeta {

@@ -9,6 +9,19 @@ use crate::option::COUNT_MAX;
 use crate::option::group::SERVICES;
 use crate::options::{MAX_RETRIES, RETRY_TIMEOUT};
 
+crate::words! {
+    /// Which encoded bodies are decoded.
+    pub enum Decode {
+        /// All whose names and types say nothing of their encoding.
+        #[default]
+        Auto = "auto",
+        /// None.
+        Never = "never",
+        /// All.
+        Always = "always",
+    }
+}
+
 crate::options! {
     /// How requests are sent, and which answers are accepted.
     pub struct HttpOptions {
@@ -25,6 +38,12 @@ crate::options! {
         /// Fail objects whose answer does not say how long it is, instead of counting them as `unverified`: if such an
         /// answer is cut off, nothing tells.
         require_length: bool = false, "Fail objects whose answer does not say its length.", group: SERVICES;
+        /// What to do with bodies that are encoded (`Content-Encoding`), which shoal asks no service for. `"auto"`: a body is
+        /// kept as it was sent, as browsers and curl do, if the suffix of the name or the URL, or the content type, is that
+        /// of the encoding, such as `.gz` or `application/gzip`. Others are decoded if they are gzip or deflate, and fail
+        /// if not. `"always"` decodes all; `"never"` keeps all as they were sent.
+        decode: Decode = Decode::Auto, "What to decode; auto = not .gz and the like.", metavar: Some("auto|never|always"),
+            binds: true, group: SERVICES;
         /// A PEM file of certificates that are trusted in addition to those of the machine.
         ca_file: Option<PathBuf> = None, "Trust these certificates too.", metavar: Some("PEM"), group: SERVICES;
         /// Accept any certificate. Others on the network can then read and change everything, including headers; the

@@ -61,7 +61,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
-pub use self::http_options::HttpOptions;
+pub use self::http_options::{Decode, HttpOptions};
 pub use self::in_pieces::in_pieces;
 pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
 pub(crate) use self::lane::{BodyClock, Counted, Later, Was};

@@ -154,8 +154,10 @@ impl Doubt {
         service.target(&probe, &mut target);
         let idle = || std::time::Duration::ZERO;
         // No answer says nothing about the others.
-        let mut connections =
-            IdleConnections::<_, ()>::new(findings.clone(), http_objects::wants(service.expect_type.as_ref(), false));
+        let mut connections = IdleConnections::<_, ()>::new(
+            findings.clone(),
+            http_objects::wants(service.expect_type.as_ref(), service.options.http.decode, false),
+        );
         let answered = send(&service.client, &mut connections, idle, &Request::new(Method::Get, &target), || ()).await;
         let head = answered.ok().map(|(_, head)| head);
         let guilty =

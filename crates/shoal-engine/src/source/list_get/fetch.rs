@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::partition::Partition;
 use crate::source::http_objects::{self, connections_wanted};
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
+use crate::source::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -176,6 +176,14 @@ impl RequestHandler for Jobs<'_> {
         http_objects::push_condition(&*self.crew.lane, job, out);
     }
 
+    fn is_as_sent(&self, job: &Job, head: &Head) -> bool {
+        let (decode, remarks) = (self.service.options.http.decode, &self.service.client.remarks);
+        http_objects::is_as_sent(decode, remarks, head, |encoding| {
+            let Entry { name, locator, .. } = job.entry();
+            encoding.is_of(&[name, locator])
+        })
+    }
+
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
         if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
@@ -257,7 +265,11 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(self.service.expect_type.as_ref(), self.crew.lane.keeps_metadata())
+        http_objects::wants(
+            self.service.expect_type.as_ref(),
+            self.service.options.http.decode,
+            self.crew.lane.keeps_metadata(),
+        )
     }
 
     fn findings(&self) -> &Arc<Findings> {

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::hosts;
 use crate::partition::Partition;
-use crate::source::suffix::{self, Form};
+use crate::source::suffix;
 use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, WHOLE_MAX, Written, http_objects};
 
 /// How long a connection is kept that has nothing to do.
@@ -135,12 +135,12 @@ impl Jobs<'_> {
         self.asked.arrives().into_iter().for_each(|job| self.pools.lane.arrives(job));
     }
 
-    /// What its name says of an object, or else its URL.
-    fn form(&self, job: &Job) -> Option<Form> {
+    /// The path of the URL of an object.
+    fn path(&self, job: &Job) -> Vec<u8> {
         let mut target = Vec::new();
         self.target(job, &mut target);
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-        suffix::form(&[job.entry().name, path])
+        target.truncate(memchr::memchr(b'?', &target).unwrap_or(target.len()));
+        target
     }
 
     fn set_idle(&self, is_idle: bool) {
@@ -228,12 +228,19 @@ impl RequestHandler for Jobs<'_> {
         }
     }
 
+    fn is_as_sent(&self, job: &Job, head: &Head) -> bool {
+        let shared = &self.pools.shared;
+        http_objects::is_as_sent(shared.options.http.decode, &shared.hosts.remarks, head, |encoding| {
+            encoding.is_of(&[job.entry().name, &self.path(job)])
+        })
+    }
+
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
         }
-        match refusal(&self.pools.shared, head, || self.form(job)) {
+        match refusal(&self.pools.shared, head, || suffix::form(&[job.entry().name, &self.path(job)])) {
             None => Plan::Keep,
             Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
         }
@@ -310,7 +317,11 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(self.pools.shared.expect_type.as_ref(), self.pools.lane.keeps_metadata())
+        http_objects::wants(
+            self.pools.shared.expect_type.as_ref(),
+            self.pools.shared.options.http.decode,
+            self.pools.lane.keeps_metadata(),
+        )
     }
 
     fn findings(&self) -> &Arc<Findings> {
