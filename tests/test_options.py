@@ -103,6 +103,8 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
         ("overwrite", _options.Overwrite),
         ("backslashes", _options.Backslashes),
         ("decode", _options.Decode),
+        ("pages", _options.PageForm),
+        ("list_format", _options.ListFormat),
     ):
         flag = flags_of(copy_command)[name]
         assert isinstance(flag.type, click.Choice)

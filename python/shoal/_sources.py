@@ -11,7 +11,19 @@ from typing import Any, TypeGuard
 
 from shoal import _shoal
 from shoal._errors import ConfigError
-from shoal._options import SOURCES, Backslashes, Decode, Headers, Path, Pipeline, Size, given, path_text
+from shoal._options import (
+    SOURCES,
+    Backslashes,
+    Decode,
+    Headers,
+    ListFormat,
+    PageForm,
+    Path,
+    Pipeline,
+    Size,
+    given,
+    path_text,
+)
 from shoal._source_types import (
     Archives,
     Described,
@@ -36,7 +48,11 @@ def list_get(
     list_path: str = "/list",
     get_path: str = "/get/{name}",
     names_field: str = "FileNames",
+    list_format: ListFormat = "json",
+    pages: PageForm = "marker",
     next_field: str | Sequence[str] = ("NextMarker", "NextFile"),
+    page_param: str | None = None,
+    first_page: int | None = None,
     name: str = "{name}",
     marker_param: str = "next-marker",
     encode_slash: bool = False,
@@ -66,9 +82,21 @@ def list_get(
         names_field: The field of a page with the names, an array of strings or whole numbers. For a list of objects,
             the path to the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself:
             `"[]"`, `"[].id"`.
-        next_field: The field of a page with the marker of the next one; of several, the first that exists. `"none"` if
-            there is no next page. A page without the field ends the listing. If another of its fields looks like a next
-            page (`cursor`, `IsTruncated`, …), that is an error that names the field.
+        list_format: What a page of the listing is: one JSON value (`"json"`), a JSON value on each line for one name
+            (`"jsonl"`; `names_field` is the field of each with the name, by default each is a name), or a name on each
+            line (`"lines"`).
+        pages: How the pages of the listing follow each other. `"marker"`: `next_field` has a marker, which is sent as
+            `marker_param`. `"url"`: `next_field` has the URL of the next page. `"link"`: the header `Link` has it.
+            `"header"`: the header that `next_field` names has the marker. `"number"` and `"offset"`: pages are counted
+            in `page_param`, up to one without names. `"one"`: there is one page. A first page that would end the
+            listing, although something in it looks as if there were more, is an error that names what it is.
+        next_field: The field of a page that has the marker or the URL of the next one, or the path to it:
+            `"paging.next.after"`. Of several, the first that exists. The listing ends at a page without it, or where it
+            is null, false, 0, -1 or empty. For `pages="url"`, the usual names are tried by default; for
+            `pages="header"`, it is the name of the header. `"none"` is the same as `pages="one"`.
+        page_param: The query parameter for the number or the offset of a page. By default `page` or `offset`.
+        first_page: The number or offset of the first page. By default, the first page is requested without one. Where
+            pages are numbered, shoal then finds out whether they begin at 0 or 1.
         name: The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude`
             match this name.
         marker_param: The query parameter for the marker.
@@ -89,9 +117,9 @@ def list_get(
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
             the report says so.
-        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By
-            default a redirect of a service is followed only to the same scheme, host and port, and one of a public host
-            of a list to any public host.
+        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
+            without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
+            and one of a public host of a list to any public host.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
@@ -184,9 +212,9 @@ def urls(
         ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
         insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
             the report says so.
-        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By
-            default a redirect of a service is followed only to the same scheme, host and port, and one of a public host
-            of a list to any public host.
+        allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
+            without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
+            and one of a public host of a list to any public host.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at

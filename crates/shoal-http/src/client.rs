@@ -74,7 +74,7 @@ impl Client {
 
     /// The client of another host, to which a redirect leads. Headers and passwords are not sent there. `private`: the
     /// service has a private address.
-    pub(crate) fn for_other_host(&self, address: Address, private: bool) -> Client {
+    pub fn for_other_host(&self, address: Address, private: bool) -> Client {
         let may_be_private = !self.leaves || private || self.allowed.iter().any(|allowed| allowed.allows(&address));
         let is_own = self.address.is_same_origin(&address);
         Client {

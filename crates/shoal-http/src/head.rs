@@ -69,8 +69,6 @@ pub struct Head {
     pub is_html: bool,
     /// The type is JSON of some kind: the body may be an error.
     pub is_json: bool,
-    /// Its `Link` field names a next page.
-    pub links_on: bool,
     /// Only with 3xx.
     pub(crate) location: Option<Location>,
     /// A redirect led here.
@@ -116,6 +114,11 @@ impl Head {
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let found = self.kept.iter().rfind(|(kept, _)| kept.eq_ignore_ascii_case(name));
         found.map(|(_, value)| &**value)
+    }
+
+    /// The values of all such fields.
+    pub fn fields(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.kept.iter().filter(move |(kept, _)| kept.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
     /// The length of the body, if it is announced. Only before the body is read.
@@ -213,7 +216,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         types().is_some_and(|found| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding))
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, kept, is_html, is_json, links_on, location, retry_after, dates, .. } = reading;
+    let HeadFields { echo, encoding, kept, is_html, is_json, location, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -226,7 +229,6 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             kept,
             is_html,
             is_json,
-            links_on,
             location,
             is_redirected: false,
             refusal: None,
@@ -251,7 +253,6 @@ struct HeadFields<'a> {
     kept: Kept,
     is_html: bool,
     is_json: bool,
-    links_on: bool,
     location: Option<Location>,
     retry_after: Option<Duration>,
     dates: Dates,
@@ -304,11 +305,6 @@ impl HeadFields<'_> {
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
             13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
             13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
-            4 if name.eq_ignore_ascii_case("link") => {
-                let links = String::from_utf8_lossy(value).to_ascii_lowercase().replace('"', " ");
-                let mut rels = links.split([';', ',']).filter_map(|part| part.trim_start().strip_prefix("rel="));
-                self.links_on |= rels.any(|rel| rel.split_ascii_whitespace().any(|one| one == "next"));
-            }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
                 self.location = Some(Location(value.trim_ascii().to_vec()));
             }

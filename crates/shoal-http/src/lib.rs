@@ -67,7 +67,7 @@ pub use head::{CONDITION, Head, Wants};
 pub use idle_connections::IdleConnections;
 pub use message::{Method, Request, Sign, Unsigned};
 pub use pipeline_policy::{DEPTHS, Pipeline, PipelinePolicy};
-pub use redirect::AllowedHost;
+pub use redirect::{AllowedHost, RedirectRefused, RedirectTarget, resolve};
 pub use remarks::Remarks;
 pub use request::send;
 pub use request_handler::{Next, Plan, RequestHandler};

@@ -48,7 +48,8 @@ impl AllowedHost {
         Ok(AllowedHost { host, port })
     }
 
-    pub(crate) fn allows(&self, address: &Address) -> bool {
+    /// Whether it is the host of this address.
+    pub fn allows(&self, address: &Address) -> bool {
         let port = self.port.unwrap_or(address.default_port());
         self.host.eq_ignore_ascii_case(&address.host) && port == address.port
     }
@@ -56,8 +57,10 @@ impl AllowedHost {
 
 /// Why a redirect is not followed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RedirectRefused {
+pub struct RedirectRefused {
+    /// Where it leads, and why that is not allowed.
     pub why: String,
+    /// What a user can do.
     pub hint: Option<String>,
 }
 
@@ -75,9 +78,9 @@ impl RedirectRefused {
     }
 }
 
-/// The target of a redirect.
+/// The target of a redirect, or of another reference.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RedirectTarget {
+pub struct RedirectTarget {
     /// Without a base path.
     pub address: Address,
     /// Path and query.
@@ -115,7 +118,10 @@ pub(crate) fn follow(
 }
 
 /// Resolves a reference (RFC 3986, 5.2) relative to the target that was requested.
-fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<RedirectTarget, RedirectRefused> {
+///
+/// # Errors
+/// If it leads to no address of HTTP, or has a user or password.
+pub fn resolve(from: &Address, target: &[u8], location: &[u8]) -> Result<RedirectTarget, RedirectRefused> {
     if location.iter().any(u8::is_ascii_control) {
         return Err(RedirectRefused::new("to an address with control characters"));
     }

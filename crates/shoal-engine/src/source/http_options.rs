@@ -49,8 +49,8 @@ crate::options! {
         /// Accept any certificate. Others on the network can then read and change everything, including headers; the
         /// report says so.
         insecure: bool = false, "Accept any certificate: others can read and change data.", group: SERVICES;
-        /// Other hosts (`"host"` or `"host:port"`) to which redirects are followed, without your headers. By default a
-        /// redirect of a service is followed only to the same scheme, host and port, and one of a public host of a list to
+        /// Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed, without your
+        /// headers. By default a redirect of a service is followed only to the same scheme, host and port, and one of a public host of a list to
         /// any public host.
         allow_host: Vec<String> = Vec::new(), "Follow redirects to this host, without the headers.",
             metavar: Some("HOST[:PORT]"), group: SERVICES;

@@ -20,6 +20,8 @@ const LEFT_OUT: &[u8] = b"\0left out\0";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Encoded {
     pub bytes: Vec<u8>,
+    /// How many they are.
+    pub count: u64,
     /// What is the same for the same names in any order.
     pub sum: u128,
 }
@@ -28,6 +30,7 @@ impl Encoded {
     /// Appends a name.
     pub fn push(&mut self, name: &[u8], duplicate: bool) {
         let mark = if duplicate { DUPLICATE } else { 0 };
+        self.count += 1;
         self.bytes.extend_from_slice(&(name.len() as u32 | mark).to_le_bytes());
         self.bytes.extend_from_slice(name);
     }
@@ -73,11 +76,7 @@ impl Cut {
 
     /// Partitions in it altogether.
     pub fn count(names: &Encoded) -> u64 {
-        let (mut at, mut count) = (0, 0u64);
-        while let Some((_, _, next)) = entry(&names.bytes, at) {
-            (at, count) = (next, count + 1);
-        }
-        count.div_ceil(PARTITION_MAX as u64)
+        names.count.div_ceil(PARTITION_MAX as u64)
     }
 }
 

@@ -1,24 +1,37 @@
-//! The chain of pages: each names the next. Asked ahead, tried again by the engine, watched for loops (`loops.rs`).
+//! The pages of a listing, one after the other: tried again by the engine, watched for loops (`loops.rs`) and for an end that
+//! comes too early (`hints.rs`). Not here: what the next page is (`next_page.rs`, `counted.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Head, IdleConnections, Method, Request, Wants, encode_name, send};
+use shoal_http::{Address, Head, IdleConnections, Method, Request, Wants, send};
 
-use super::cut::Cut;
+use super::counted::{Counted, Follows};
+use super::cut::{Cut, Encoded};
+use super::hints::{self, Hint, Sort};
 use super::loops::Loops;
-use super::page;
-use super::{ListGetOptions, Service};
+use super::next_page::{self, Requested};
+use super::page::{self, Page};
+use super::{ListFormat, PageForm, Service};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::partition::{Cursor, Partition};
-use crate::source::{BoxFuture, Listing};
+use crate::source::{BoxFuture, Listing, ListingEnd};
 
 /// Largest page, in bytes.
 const PAGE_MAX: usize = 64 << 20;
 /// How often a page is asked for again that came and could not be read.
 const UNREAD_MAX: u32 = 2;
+
+/// Where object stores answer https.
+const BUCKETS: [&str; 5] = [
+    ".amazonaws.com",
+    "storage.googleapis.com",
+    ".blob.core.windows.net",
+    ".r2.cloudflarestorage.com",
+    ".digitaloceanspaces.com",
+];
 
 /// Where a page begins: what `Cursor` holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,52 +80,148 @@ pub(super) struct Pages {
     /// The first request of this listing uses a token from the journal.
     from_journal: bool,
     loops: Loops,
+    /// Only if they are counted.
+    counted: Option<Counted>,
     /// How often the page at hand came and could not be read.
     unread: u32,
+    /// Names on all pages, unless it began behind the first.
+    names: Option<u64>,
+    /// The number of all names, as the first page and the last one that had one said.
+    totals: Option<(u64, u64)>,
+    remarks: Vec<String>,
 }
 
 impl Pages {
     pub fn new(service: Arc<Service>, after: Option<Cursor>) -> Result<Pages> {
+        let options = &service.options;
+        let form = options.form();
+        let counted = form.is_counted().then(|| Counted::new(form, options.first_page));
         let place = match &after {
-            None => Place::default(),
+            None => Place { token: counted.as_ref().and_then(Counted::first), ..Place::default() },
             Some(cursor) => Place::of(cursor).ok_or_else(|| {
                 Error::new(Kind::CursorRefused, "the journal's cursor is not from this source")
                     .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             })?,
         };
-        let from_journal = place.token.is_some();
+        let header = next_page::header(&service);
+        let wants = Wants::fields(&hints::headers().chain(header.as_deref()).collect::<Vec<_>>());
+        let is_whole = place.number == 0;
         Ok(Pages {
-            service,
-            connections: IdleConnections::new(Arc::default(), Wants::default()),
+            connections: IdleConnections::new(Arc::default(), wants),
             cut: None,
+            from_journal: !is_whole,
             place: Some(place),
-            from_journal,
             loops: Loops::default(),
+            counted,
             unread: 0,
+            names: is_whole.then_some(0),
+            totals: None,
+            remarks: Vec::new(),
+            service,
         })
     }
 
     /// Asks for the next page.
     async fn advance(&mut self, place: Place) -> Result<()> {
-        let (json, links_on) = self.page(&place).await.map_err(|error| error.on(&self.shown(&place)))?;
-        let page = page::parse(&json, &self.service.options);
-        let mut page = page.map_err(|error| self.once_more(error).on(&self.shown(&place)))?;
-        (self.from_journal, self.unread) = (false, 0);
-        if page.next.is_none() {
-            self.check_end(&place, page.more.take(), links_on)?;
+        self.read(&place).await.map_err(|error| error.on(&self.shown(&place)))
+    }
+
+    async fn read(&mut self, place: &Place) -> Result<()> {
+        let asked = next_page::request(&self.service, place.token.as_deref())?;
+        let Some((body, head)) = self.page(&asked, place).await? else {
+            self.place = None; // behind the last page
+            return self.check_end(place, &Page::default());
+        };
+        if self.service.options.list_format != ListFormat::Json {
+            check_lines(&head)?;
         }
-        page.names.push_left_out(page.left_out.directories, ["directory", "directories"]);
-        page.names.push_left_out(page.left_out.names, ["file with a name", "files with names"]);
-        if let Some(next) = &page.next
+        let page = page::parse(&body, &self.service.options);
+        let mut page = page.map_err(|error| self.once_more(error))?;
+        (self.from_journal, self.unread) = (false, 0);
+        page.hints.head(&head);
+        let next = match &mut self.counted {
+            None => next_page::place(&self.service, &asked, &page, &head)?,
+            Some(counted) => {
+                let follows = counted.page(place.token.as_deref(), &page.names, page.hints.total.as_ref());
+                match follows.map_err(|why| self.same_again(&why))? {
+                    Follows::Page(next) => Some(next),
+                    Follows::PageInstead(next) => {
+                        page.names = Encoded::default();
+                        Some(next)
+                    }
+                    Follows::Nothing => {
+                        page.names = Encoded::default();
+                        None
+                    }
+                }
+            }
+        };
+        self.names = self.names.map(|names| names + page.names.count);
+        if let Some(total) = &page.hints.total {
+            let first = self.totals.map_or(total.names, |(first, _)| first);
+            self.totals = Some((first, total.names));
+        }
+        if let Some(next) = &next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
         {
             let hint = "the service has a defect, or does not know the parameter that `marker_param` names";
-            return Err(Error::new(Kind::Listing, why).on(&self.shown(&place)).hint(hint));
+            return Err(Error::new(Kind::Listing, why).hint(hint));
         }
+        if next.is_none() {
+            self.check_end(place, &page)?;
+        }
+        page.names.push_left_out(page.left_out.directories, ["directory", "directories"]);
+        page.names.push_left_out(page.left_out.names, ["file with a name", "files with names"]);
         let seq = place.seq + Cut::count(&page.names);
-        self.place = page.next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
+        self.place = next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
         let next = self.place.as_ref().map(Place::cursor);
         self.cut = Some(Cut::new(page.names, place.seq, place.cursor(), next));
+        Ok(())
+    }
+
+    fn same_again(&self, why: &str) -> Error {
+        let options = &self.service.options;
+        let why = format!("{why}: does the service know the parameter \"{}\"?", options.count_param());
+        Error::new(Kind::Listing, why).hint("set it with `page_param`; use `pages=\"one\"` if there is no next page")
+    }
+
+    /// Whether the listing may end with this page. If it would have one page, and something on it looks as if there were
+    /// more, it may not. Later this is only a note: a user has seen that the pages are followed.
+    fn check_end(&mut self, place: &Place, page: &Page) -> Result<()> {
+        let options = &self.service.options;
+        let form = options.form();
+        if form == PageForm::One {
+            return Ok(());
+        }
+        let follows_given = options.names_next() || form != PageForm::Marker;
+        let is_echo = |hint: &Hint| hint.value.is_some() && hint.value == place.token;
+        // How many names were on the pages before the one at which an interrupted listing has continued is not known.
+        let hint = page.hints.best(self.names.unwrap_or(u64::MAX)).filter(|hint| !is_echo(hint));
+        let had_one_page = match &self.counted {
+            Some(counted) => counted.had_one_page(),
+            None => place.number == 0,
+        };
+        if let Some(hint) = hint {
+            let says = match hint.sort {
+                Sort::Incomplete => "this page may not be complete",
+                _ => "this page may not be the last",
+            };
+            if had_one_page {
+                let error = Error::new(Kind::Listing, format!("{says}: {}", hint.what));
+                let hint = format!("{}; if this is the whole listing, use `pages=\"one\"`", hint.advice);
+                return Err(error.hint(hint));
+            }
+            // What says where to continue is on the last page of many services, too.
+            if hint.sort >= Sort::Count || !follows_given {
+                self.remarks.push(format!("{}: {says}: {}", self.shown(place), hint.what));
+            }
+        }
+        if let Some((first, last)) = self.totals.filter(|(first, last)| first != last) {
+            self.remarks.push(format!(
+                "the service said that there are {first} names when the listing began, and {last} at its end: \
+                `resume=\"update\"` lists it again"
+            ));
+        }
         Ok(())
     }
 
@@ -125,43 +234,25 @@ impl Pages {
         }
     }
 
-    /// Asks of a page that would end the listing whether it does: without the right name of the field of the next page, the
-    /// first one would be the whole.
-    fn check_end(&self, place: &Place, more: Option<(String, Option<String>)>, links_on: bool) -> Result<()> {
-        let options = &self.service.options;
-        let given = options.next_field != ListGetOptions::default().next_field;
-        let has_worked = given && place.token.is_some();
-        let is_echo = |value: &Option<String>| value.is_some() && *value == place.token;
-        let (what, hint) = match more.filter(|(_, value)| !is_echo(value)) {
-            _ if has_worked || options.says_no_next() => return Ok(()),
-            Some((field, value)) => {
-                let field = escape(field.as_bytes());
-                // Of one that is no text or number, or lies within another, the name would not do.
-                let which = if value.is_some() && !field.contains('.') { &field } else { "FIELD" };
-                let hint = format!("name the field with the marker of the next page, `next_field=\"{which}\"`, or use");
-                (format!("its field \"{field}\" looks like the marker of a next page"), hint)
-            }
-            None if links_on => {
-                let hint = "shoal finds the next page by a field, not by a header;".to_owned();
-                ("its Link header names a next page".to_owned(), hint)
-            }
-            None => return Ok(()),
-        };
-        let error = Error::new(Kind::Listing, format!("this page may not be the last: {what}"));
-        Err(error.on(&self.shown(place)).hint(format!("{hint} `next_field=\"none\"` if there is no next page")))
-    }
-
-    /// A page, and whether its head names a next one.
-    async fn page(&mut self, place: &Place) -> Result<(Vec<u8>, bool)> {
+    /// A page and the head of its answer. `None` if there is no page any more.
+    async fn page(&mut self, asked: &Requested, place: &Place) -> Result<Option<(Vec<u8>, Head)>> {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
-        let target = target(&service, place);
-        let request = Request::new(Method::Get, &target);
-        let asking = send(&service.client, &mut self.connections, clock, &request, || ()).await;
+        let request = Request::new(Method::Get, &asked.target);
+        let other = asked.host.clone().map(|host| service.client.for_other_host(host, false));
+        let mut others = IdleConnections::new(self.connections.findings.clone(), self.connections.wants.clone());
+        let (client, connections) = match &other {
+            None => (&service.client, &mut self.connections),
+            Some(client) => (client, &mut others),
+        };
+        let asking = send(client, connections, clock, &request, || ()).await;
         let (mut open, mut head) = asking.map_err(|error| match error.kind() {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,
         })?;
+        if head.status == 404 && self.counted.as_ref().is_some_and(Counted::may_be_missing) {
+            return Ok(None);
+        }
         self.check(&head, place)?;
         let body = open.body(&mut head, PAGE_MAX).await.map_err(|error| match error.kind() {
             Kind::Unsupported | Kind::TooLarge => error.into_kind(Kind::Listing), // of its encoding
@@ -169,9 +260,11 @@ impl Pages {
             _ => error,
         });
         match body? {
-            Some(json) => {
-                self.connections.keep(open, &head);
-                Ok((json, head.links_on))
+            Some(body) => {
+                if other.is_none() {
+                    self.connections.keep(open, &head);
+                }
+                Ok(Some((body, head)))
             }
             None => Err(Error::new(Kind::Listing, format!("the page is larger than {} MiB", PAGE_MAX >> 20))
                 .hint("ask the service for smaller pages")),
@@ -191,8 +284,8 @@ impl Pages {
                 Error::new(Kind::CursorRefused, why)
                     .hint("list from the start and skip what is committed: `resume=\"relist\"`")
             }
-            404 if place.token.is_none() => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
-                .hint("set its path with `list_path`"),
+            404 if place.number == 0 => Error::new(Kind::Listing, "there is no listing here (404)".to_owned())
+                .hint(no_listing(&self.service.client.address)),
             300..=399 => head.redirect_error(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };
@@ -206,20 +299,40 @@ impl Pages {
     }
 }
 
-fn target(service: &Service, place: &Place) -> Vec<u8> {
-    let mut out = format!("{}{}", service.client.address.base, service.options.list_path).into_bytes();
-    if let Some(token) = &place.token {
-        out.push(if service.options.list_path.contains('?') { b'&' } else { b'?' });
-        encode_name(&mut out, service.options.marker_param.as_bytes(), true);
-        out.push(b'=');
-        encode_name(&mut out, token.as_bytes(), true);
+/// What helps where a service has no listing.
+fn no_listing(address: &Address) -> &'static str {
+    let host = address.host.to_ascii_lowercase();
+    let last = address.base.rsplit('/').next().unwrap_or_default();
+    if BUCKETS.iter().any(|domain| host.ends_with(domain)) {
+        "this host has buckets, and object stores are not supported yet: mount the bucket and use its path, or pass a list \
+        of the URLs of its objects"
+    } else if last.contains('.') {
+        "set its path with `list_path`; if this is the URL of one file, write it to a list and use `shoal copy --urls LIST`"
+    } else {
+        "set its path with `list_path`; for a list of URLs, use `shoal copy --urls LIST`"
     }
-    out
+}
+
+/// # Errors
+/// [`Kind::Listing`] for an answer whose lines may be those of something else, or not all.
+fn check_lines(head: &Head) -> Result<()> {
+    let why = match () {
+        () if head.is_html => "the page is HTML, and no list of lines",
+        () if head.is_unverified() => {
+            "the answer does not say how long it is: if its last lines were missing, nothing would tell"
+        }
+        () => return Ok(()),
+    };
+    Err(Error::new(Kind::Listing, why))
 }
 
 impl Listing for Pages {
     fn report_to(&mut self, findings: &Arc<Findings>) {
         self.connections.findings = findings.clone();
+    }
+
+    fn end(&mut self) -> ListingEnd {
+        ListingEnd { remarks: std::mem::take(&mut self.remarks), ..ListingEnd::default() }
     }
 
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Partition>>> {

@@ -1,21 +1,25 @@
 //! Source: a list/get service. `GET /list` returns a page of names and the marker of the next page, `GET /get/{name}`
 //! the bytes of an object.
 //!
-//! Here: the options and the source. `page.rs` parses a page, `place.rs` finds the marker of the next one, `cut.rs`
-//! cuts a page into partitions, `listing.rs` follows the pages, `loops.rs` detects listings that never end, `fetch.rs`
-//! fetches objects, `refusal.rs` says what the head of an answer means, `doubt.rs` detects when the service sends none any
+//! Here: the source. `options.rs` has its options, `listing.rs` lists the pages, `page.rs` parses one, `next_page.rs` and
+//! `counted.rs` find the next, `hints.rs` detects an end that comes too early, `loops.rs` listings that never end, `cut.rs`
+//! cuts a page into partitions, `fetch.rs` fetches objects, `refusal.rs` says what the head of an answer means, `doubt.rs` detects when the service sends none any
 //! more (expired credentials, a login page). Not here: connections (`shoal-http`), which name is safe (`Name`), what happens
 //! after a failure.
 
+mod counted;
 mod cut;
 mod doubt;
 mod fetch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
+mod hints;
+mod json;
 mod listing;
 mod loops;
+mod next_page;
+mod options;
 mod page;
-mod place;
 mod refusal;
 
 use std::sync::Arc;
@@ -24,49 +28,12 @@ use std::time::Duration;
 use shoal_http::{Address, AllowedHost, Client, PipelinePolicy, Tls, encode_name, request_fields};
 
 use self::cut::LocalName;
-use super::{Fetcher, HttpOptions, Listing, Source, http_objects};
+pub use self::options::{ListFormat, ListGetOptions, PageForm};
+use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::option::Options;
-use crate::option::group::SERVICES;
 use crate::partition::{Cursor, Partition};
-
-crate::options! {
-    /// How to use a list/get service.
-    pub struct ListGetOptions {
-        /// The path of the listing.
-        list_path: String = "/list".to_owned(), "Path of the listing.", metavar: Some("PATH"), group: SERVICES;
-        /// The path of an object; `{name}`, which it has once, is replaced by its name.
-        get_path: String = "/get/{name}".to_owned(), "Path of an object.", metavar: Some("PATH"), group: SERVICES;
-        /// The field of a page with the names, an array of strings or whole numbers. For a list of objects, the path to
-        /// the name in each: `"data[].id"`, `"result.files[].path"`. For a page that is an array itself: `"[]"`,
-        /// `"[].id"`.
-        names_field: String = "FileNames".to_owned(), "Field with the names, or 'data[].id'.", metavar: Some("FIELD"),
-            binds: true, group: SERVICES;
-        /// The field of a page with the marker of the next one; of several, the first that exists. `"none"` if there is
-        /// no next page. A page without the field ends the listing. If another of its fields looks like a next page
-        /// (`cursor`, `IsTruncated`, …), that is an error that names the field.
-        next_field: Vec<String> = vec!["NextMarker".to_owned(), "NextFile".to_owned()], "Field with the next marker.",
-            metavar: Some("FIELD,..."), binds: true, group: SERVICES;
-        /// The name of an object at the destination, such as `"{name}.json"`. Patterns of `include` and `exclude` match
-        /// this name.
-        name: String = "{name}".to_owned(), "Name at the destination, as '{name}.json'.", metavar: Some("PATTERN"),
-            binds: true, group: SERVICES;
-        /// The query parameter for the marker.
-        marker_param: String = "next-marker".to_owned(), "Query parameter for the marker.", metavar: Some("NAME"),
-            binds: true, group: SERVICES;
-        /// Send `/` inside a name as `%2F`.
-        encode_slash: bool = false, "Send / inside a name as %2F.", group: SERVICES;
-    }
-    with { http: HttpOptions }
-}
-
-impl ListGetOptions {
-    /// Whether they say that a listing is one page.
-    fn says_no_next(&self) -> bool {
-        self.next_field == ["none"]
-    }
-}
 
 /// What the listing and all fetchers share.
 struct Service {
@@ -99,6 +66,7 @@ impl ListGet {
     /// [`Kind::Config`] for an invalid URL or option, for certificates that cannot be read, and if a proxy variable
     /// would apply.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
+        options.check()?;
         let address = Address::parse(url)?;
         http_objects::refuse_proxy(&address)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
@@ -156,6 +124,12 @@ impl Source for ListGet {
         push("get_path", &without_values(&options.get_path), &defaults.get_path);
         identity.push_str(&options.identity());
         identity
+    }
+
+    fn properties(&self) -> SourceProperties {
+        // Pages that are counted shift when objects come or go, so a number is no place to continue at.
+        let behind = if self.0.options.form().is_counted() { Behind::Names } else { Behind::Trusted };
+        SourceProperties { behind, ..SourceProperties::default() }
     }
 
     fn secrets(&self) -> Vec<u8> {

@@ -1,18 +1,19 @@
-//! One page of a listing, read from JSON: its names, the token of the next page, and what looks like one.
+//! One page of a listing: its names, what its fields say of the next page, and what looks as if there were one.
 //!
-//! Not here: what becomes of the names (`cut.rs`), which field is such a place (`place.rs`).
+//! Not here: what becomes of the names (`cut.rs`), where the listing continues (`next_page.rs`).
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::ListGetOptions;
 use super::cut::Encoded;
-use super::place::{DEPTH_MAX, Text, Token, goes_on};
+use super::hints::Hints;
+use super::json::{Nested, Text, Token};
+use super::{ListFormat, ListGetOptions};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 
@@ -24,13 +25,16 @@ const SEEN_MAX: usize = 65_536;
 const BEGINNING_MAX: usize = 16;
 /// Fields of a page that are named where the right one is not among them.
 const SHOWN_MAX: usize = 12;
+/// Some programs put it before a text (RFC 8259, 8.1).
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// What a page says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub names: Encoded,
+    /// What the field of the next page has.
     pub next: Option<String>,
-    /// A field that nothing is known of and that looks as if the listing went on, and its value if that can be a token.
-    pub more: Option<(String, Option<String>)>,
+    pub hints: Hints,
     pub left_out: LeftOut,
 }
 
@@ -48,18 +52,44 @@ pub(super) struct LeftOut {
 ///
 /// # Errors
 /// [`Kind::Listing`] with what is wrong with it.
-pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
+pub(super) fn parse(page: &[u8], options: &ListGetOptions) -> Result<Page> {
+    let page = page.strip_prefix(BYTE_ORDER_MARK).unwrap_or(page);
+    let mut found = Gathered::default();
+    match options.list_format {
+        ListFormat::Json => read_json(page, options, &mut found)?,
+        ListFormat::Jsonl => {
+            let path = match options.names_field == ListGetOptions::default().names_field {
+                true => Vec::new(),
+                false => Step::parse(options.names_field.strip_prefix("[].").unwrap_or(&options.names_field)),
+            };
+            found.arrays = 1; // of lines: fields in them are no fields of the page
+            read_lines(page, |line| {
+                let mut deserializer = serde_json::Deserializer::from_slice(line);
+                Seek { path: &path, found: &mut found }.deserialize(&mut deserializer)?;
+                deserializer.end()
+            })?;
+        }
+        ListFormat::Lines => read_lines(page, |line| {
+            let name = std::str::from_utf8(line).map_err(serde_json::Error::custom)?;
+            found.push(name.as_bytes());
+            Ok(())
+        })?,
+    }
+    let next = found.next.into_iter().flatten().flatten().next();
+    Ok(Page { names: found.names, next, hints: found.hints, left_out: found.left_out })
+}
+
+/// Reads one JSON value with all names.
+fn read_json(json: &[u8], options: &ListGetOptions, found: &mut Gathered) -> Result<()> {
     let path = Step::path(&options.names_field);
+    found.fields = options.next_fields().into_iter().map(str::to_owned).collect();
+    found.next = vec![None; found.fields.len()];
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let found = match path.first() {
-        Some(Step::Each) => array(&mut deserializer, &path),
-        _ => deserializer.deserialize_map(Fields { options, path: &path }),
-    };
-    let found = found.and_then(|found| deserializer.end().map(|()| found));
-    match found {
-        Ok(Found { names: Some(names), next, more, left_out, .. }) => Ok(Page { names, next, more, left_out }),
-        Ok(Found { names: None, there, .. }) => {
-            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    let read = Seek { path: &path, found }.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    match read {
+        Ok(()) if found.reached => Ok(()),
+        Ok(()) => {
+            let there = if found.there.is_empty() { "none".to_owned() } else { found.there.join(", ") };
             let why = format!("the page has no field \"{}\"; it has: {there}", options.names_field);
             Err(Error::new(Kind::Listing, why).hint(
                 "name the field that has the names with `names_field`; for a list of objects, use \
@@ -73,7 +103,7 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
                 }
                 _ => {
                     "is this the listing? set its path with `list_path`; for a list of objects, set the field with \
-                    `names_field=\"data[].id\"`"
+                    `names_field=\"data[].id\"`; for a list of lines, use `list_format=\"lines\"` or `\"jsonl\"`"
                 }
             };
             let why = format!("the page is not a JSON object of names: {e}; it begins \"{}\"", beginning(json));
@@ -82,18 +112,25 @@ pub(super) fn parse(json: &[u8], options: &ListGetOptions) -> Result<Page> {
     }
 }
 
+/// Reads each line that is not empty.
+fn read_lines(page: &[u8], mut read: impl FnMut(&[u8]) -> serde_json::Result<()>) -> Result<()> {
+    for (number, line) in page.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if !line.is_empty() {
+            read(line).map_err(|error| {
+                let why = format!("line {} of the page has no name: {error}", number + 1);
+                Error::new(Kind::Listing, why).hint("set the field that has the name with `names_field`")
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// What shows whether it is HTML, JSON or words, and no more: a page can have markers in it, and what was sent.
 fn beginning(page: &[u8]) -> String {
     let most = if page.starts_with(b"{") || page.starts_with(b"[") { 1 } else { BEGINNING_MAX };
     let shows = |byte: &&u8| byte.is_ascii_alphabetic() || b"<!{[".contains(byte);
     page.iter().take(most).take_while(shows).map(|&byte| char::from(byte)).collect()
-}
-
-/// Reads a page that is an array, and so has no field for a next one.
-fn array<'de>(page: impl Deserializer<'de, Error = serde_json::Error>, path: &[Step]) -> serde_json::Result<Found> {
-    let mut names = Gathered::default();
-    Seek { path, names: &mut names }.deserialize(page)?;
-    Ok(Found { names: Some(names.names), ..Found::default() })
 }
 
 /// A part of the way from a page to its names.
@@ -106,9 +143,9 @@ enum Step {
 }
 
 impl Step {
-    /// The way that a `names_field` describes: `FileNames` and `FileNames[]`, `data[].id`, `result.files[].path.name`. Of
-    /// pages that are arrays: `[]`, `[].id`.
-    fn path(text: &str) -> Vec<Step> {
+    /// The way that a `names_field` describes: `FileNames[]`, `data[].id`, `result.files[].path.name`. Of pages that are
+    /// arrays: `[]`, `[].id`.
+    fn parse(text: &str) -> Vec<Step> {
         let mut path = Vec::new();
         for mut part in text.split('.') {
             let mut arrays = 0;
@@ -120,6 +157,12 @@ impl Step {
             }
             path.extend((0..arrays).map(|_| Step::Each));
         }
+        path
+    }
+
+    /// The same, to an array in any case: `FileNames` is `FileNames[]`.
+    fn path(text: &str) -> Vec<Step> {
+        let mut path = Step::parse(text);
         if !path.contains(&Step::Each) {
             path.push(Step::Each);
         }
@@ -127,85 +170,30 @@ impl Step {
     }
 }
 
-/// What was found in a page.
-#[derive(Default)]
-struct Found {
-    names: Option<Encoded>,
-    next: Option<String>,
-    more: Option<(String, Option<String>)>,
-    left_out: LeftOut,
-    /// Names of its fields, the first few.
-    there: Vec<String>,
+/// What is left of a path below this one: nothing where it ends here. A field's own name may have dots.
+fn below<'p>(path: &'p str, field: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(field)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
 }
 
-struct Fields<'o> {
-    options: &'o ListGetOptions,
-    path: &'o [Step],
-}
-
-impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = Found;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Found, M::Error> {
-        use serde::de::Error;
-        let Some((Step::Field(first), rest)) = self.path.split_first() else {
-            return Err(M::Error::custom("the name of the field is empty"));
-        };
-        let (mut found, mut names) = (Found::default(), Gathered::default());
-        let known = |field: &str| match self.options.says_no_next() {
-            true => None,
-            false => self.options.next_field.iter().position(|one| one == field),
-        };
-        // By rank: the first field of the list that is there counts, wherever it stands in the page.
-        let mut next: Vec<Option<Option<String>>> = vec![None; self.options.next_field.len()];
-        while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
-            let twice = || M::Error::custom(format_args!("the field {field:?} occurs twice"));
-            if found.there.len() < SHOWN_MAX {
-                found.there.push(format!("\"{}\"", escape(field.as_bytes())));
-            }
-            if *field == **first {
-                if std::mem::replace(&mut names.seen, true) {
-                    return Err(twice());
-                }
-                map.next_value_seed(Seek { path: rest, names: &mut names })?;
-            } else if let Some(rank) = known(&field) {
-                let token = map.next_value::<Token>()?.0;
-                if next[rank].replace(token).is_some() {
-                    return Err(twice());
-                }
-            } else {
-                let value: &RawValue = map.next_value()?;
-                if *field == *"LeftOut" && value.get().starts_with('{') {
-                    found.left_out = serde_json::from_str(value.get()).map_err(M::Error::custom)?;
-                } else if found.more.is_none() {
-                    found.more = goes_on(&field, value.get(), DEPTH_MAX);
-                }
-            }
-        }
-        found.more = found.more.or(names.more);
-        found.names = names.reached.then_some(names.names);
-        found.next = next.into_iter().flatten().flatten().next();
-        Ok(found)
-    }
-}
-
-/// The names of a page as they are gathered, and whether the place was there at which they stand.
+/// What is gathered of a page.
 #[derive(Default)]
 struct Gathered {
     names: Encoded,
     hashes: HashSet<u128, BuildHasherDefault<AlreadyHashed>>,
-    /// The first field of the way to them was there.
-    seen: bool,
     /// An array was there, or a name.
     reached: bool,
     /// Arrays that are being read: fields of what is in one are no fields of the page.
     arrays: usize,
-    /// As in [`Page`], of fields beside the names.
-    more: Option<(String, Option<String>)>,
+    /// The fields of the page that are being read, each with a dot.
+    within: String,
+    /// Names of the fields of the page, the first few.
+    there: Vec<String>,
+    /// Where the next page may stand, and what does. The first that is there counts, wherever it stands in the page.
+    fields: Vec<String>,
+    next: Vec<Option<Option<String>>>,
+    hints: Hints,
+    left_out: LeftOut,
 }
 
 impl Gathered {
@@ -216,12 +204,47 @@ impl Gathered {
         self.names.push(name, duplicate);
         self.names.sum = self.names.sum.wrapping_add(hash);
     }
+
+    /// Reads a field that is not on the way to the names.
+    fn beside(&mut self, field: &str, value: &RawValue) -> serde_json::Result<()> {
+        let path = format!("{}{field}", self.within);
+        if field == "LeftOut" && self.within.is_empty() && value.get().starts_with('{') {
+            self.left_out = serde_json::from_str(value.get())?;
+        } else if !self.says_next(&path, value)? {
+            self.hints.field(&path, field, value.get());
+        }
+        Ok(())
+    }
+
+    /// Reads what a field says of the next page. Whether it is one that should.
+    fn says_next(&mut self, path: &str, value: &RawValue) -> serde_json::Result<bool> {
+        let mut says = false;
+        for rank in 0..self.fields.len() {
+            match below(&self.fields[rank], path) {
+                Some("") => {
+                    says = true;
+                    let token = serde_json::from_str::<Token>(value.get())?.0;
+                    if self.next[rank].replace(token).is_some() {
+                        return Err(serde_json::Error::custom(format_args!("the field {path:?} occurs twice")));
+                    }
+                }
+                Some(_) if value.get().starts_with('{') => {
+                    for (field, value) in serde_json::from_str::<Nested<'_>>(value.get())?.0 {
+                        says |= self.says_next(&format!("{path}.{field}"), value)?;
+                    }
+                    break; // all of them were looked for
+                }
+                _ => {}
+            }
+        }
+        Ok(says)
+    }
 }
 
 /// Goes the way that is left, and gathers what is at its end.
 struct Seek<'p, 'n> {
     path: &'p [Step],
-    names: &'n mut Gathered,
+    found: &'n mut Gathered,
 }
 
 impl<'de> DeserializeSeed<'de> for Seek<'_, '_> {
@@ -248,62 +271,66 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<(), E> {
-        self.names.push(name.as_bytes());
+        self.found.push(name.as_bytes());
         Ok(())
     }
 
     fn visit_u64<E>(self, name: u64) -> Result<(), E> {
-        self.names.push(name.to_string().as_bytes());
+        self.found.push(name.to_string().as_bytes());
         Ok(())
     }
 
     fn visit_i64<E>(self, name: i64) -> Result<(), E> {
-        self.names.push(name.to_string().as_bytes());
+        self.found.push(name.to_string().as_bytes());
         Ok(())
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut array: S) -> Result<(), S::Error> {
-        use serde::de::Error;
         let Some((Step::Each, rest)) = self.path.split_first() else {
             return Err(S::Error::custom("a name cannot be an array: for nested arrays use 'data[][]'"));
         };
-        self.names.reached = true;
-        self.names.arrays += 1;
-        while array.next_element_seed(Seek { path: rest, names: &mut *self.names })?.is_some() {}
-        self.names.arrays -= 1;
+        self.found.reached = true;
+        self.found.arrays += 1;
+        while array.next_element_seed(Seek { path: rest, found: &mut *self.found })?.is_some() {}
+        self.found.arrays -= 1;
         Ok(())
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        use serde::de::Error;
         let Some((Step::Field(wanted), rest)) = self.path.split_first() else {
             return Err(M::Error::custom("a name cannot be an object: name its field, as in 'data[].id'"));
         };
-        let (mut there, mut others) = (false, Vec::new());
+        let is_page = self.found.arrays == 0;
+        let (mut there, mut fields) = (false, Vec::new());
         while let Some(Text(field)) = map.next_key::<Text<'de>>()? {
+            if fields.len() < SHOWN_MAX && !there {
+                fields.push(format!("\"{}\"", escape(field.as_bytes())));
+            }
             if *field != **wanted {
-                if others.len() < SHOWN_MAX && !there {
-                    others.push(format!("\"{}\"", escape(field.as_bytes())));
-                }
-                match self.names.arrays {
-                    0 => {
-                        let value: &RawValue = map.next_value()?;
-                        let more = self.names.more.take();
-                        self.names.more = more.or_else(|| goes_on(&field, value.get(), DEPTH_MAX));
-                    }
-                    _ => drop(map.next_value::<IgnoredAny>()?),
+                match is_page {
+                    true => self.found.beside(&field, map.next_value()?).map_err(M::Error::custom)?,
+                    false => drop(map.next_value::<IgnoredAny>()?),
                 }
             } else if std::mem::replace(&mut there, true) {
                 return Err(M::Error::custom(format_args!("the field {wanted:?} occurs twice")));
             } else {
-                map.next_value_seed(Seek { path: rest, names: &mut *self.names })?;
+                let length = self.found.within.len();
+                if is_page {
+                    self.found.within.push_str(&format!("{field}."));
+                }
+                map.next_value_seed(Seek { path: rest, found: &mut *self.found })?;
+                self.found.within.truncate(length);
             }
         }
         match there {
             true => Ok(()),
+            false if is_page && self.found.within.is_empty() => {
+                self.found.there = fields;
+                Ok(())
+            }
             false => Err(M::Error::custom(format_args!(
                 "an object has no field {wanted:?}; it has: {}",
-                if others.is_empty() { "none".to_owned() } else { others.join(", ") }
+                if fields.is_empty() { "none".to_owned() } else { fields.join(", ") }
             ))),
         }
     }

@@ -1,0 +1,202 @@
+//! Pages that shoal counts: their numbers or offsets, and where they end.
+//!
+//! Only a page without names is the end. A total proves nothing: while the pages are listed, objects come and go, and
+//! many services count at most so many. So a page behind the last one is requested too, and some services answer 404 to
+//! that, or send a page again.
+
+use super::PageForm;
+use super::cut::Encoded;
+use super::hints::Total;
+
+/// Pages that are counted, as they come.
+pub(super) struct Counted {
+    form: PageForm,
+    /// The number or offset of the first page, if the user has said it.
+    first: Option<u64>,
+    /// The sum of the names of the first page, and how many they are.
+    begin: Option<(u128, u64)>,
+    last: u128,
+    pages: u64,
+    /// Names on all pages.
+    seen: u64,
+    /// The last page had fewer names than the first.
+    is_short: bool,
+    /// The first page came again for the number 1, so pages are numbered from there.
+    begins_at_one: bool,
+    total: Option<Total>,
+}
+
+/// What follows a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// The page with this number or offset.
+    Page(String),
+    /// The same; this page was the first one again, so it is not listed again.
+    PageInstead(String),
+    /// Nothing: this page is behind the last one.
+    Nothing,
+}
+
+impl Counted {
+    pub fn new(form: PageForm, first: Option<u64>) -> Counted {
+        let (begin, last, pages, seen) = (None, 0, 0, 0);
+        Counted { form, first, begin, last, pages, seen, is_short: false, begins_at_one: false, total: None }
+    }
+
+    /// What the first page is requested with.
+    pub fn first(&self) -> Option<String> {
+        self.first.map(|first| first.to_string())
+    }
+
+    /// A page has come that was requested with `token`.
+    ///
+    /// # Errors
+    /// Why the listing cannot continue.
+    pub fn page(&mut self, token: Option<&str>, names: &Encoded, total: Option<&Total>) -> Result<Follows, String> {
+        let Some(sum) = names.sum() else { return Ok(Follows::Nothing) };
+        let (begin, first_count) = *self.begin.get_or_insert((sum, names.count));
+        if let Some(total) = total {
+            let certain = total.certain || total.names > first_count;
+            self.total = Some(Total { certain, ..total.clone() });
+        }
+        if self.pages > 0 && (sum == begin || sum == self.last) {
+            if self.form == PageForm::Number && self.first.is_none() && self.pages == 1 && token == Some("1") {
+                self.begins_at_one = true;
+                return Ok(Follows::PageInstead("2".to_owned()));
+            }
+            if self.total.as_ref().is_some_and(|total| total.certain && total.names <= self.seen) {
+                return Ok(Follows::Nothing);
+            }
+            return Err("this page has the same names as an earlier one".to_owned());
+        }
+        (self.last, self.pages, self.seen) = (sum, self.pages + 1, self.seen + names.count);
+        self.is_short = names.count < first_count;
+        Ok(Follows::Page(match self.form {
+            PageForm::Number => match token.and_then(|token| token.parse::<u64>().ok()) {
+                Some(number) => (number + 1).to_string(),
+                None => "1".to_owned(),
+            },
+            _ => (self.first.unwrap_or(0) + self.seen).to_string(),
+        }))
+    }
+
+    /// No other page than the first had names.
+    pub fn had_one_page(&self) -> bool {
+        self.pages <= 1
+    }
+
+    /// Whether 404 means that there is no such page any more.
+    pub fn may_be_missing(&self) -> bool {
+        let is_total = self.total.as_ref().is_some_and(|total| total.names <= self.seen);
+        self.pages > 0 && (is_total || self.is_short || self.begins_at_one && self.pages == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists what `page` answers to each number or offset (`None`: to a request without one); the names, or why not.
+    fn list(
+        form: PageForm,
+        first: Option<u64>,
+        page: impl Fn(Option<u64>) -> Option<Vec<u32>>,
+        total: Option<&Total>,
+    ) -> Result<Vec<u32>, String> {
+        let mut counted = Counted::new(form, first);
+        let (mut token, mut found) = (counted.first(), Vec::new());
+        for _ in 0..1000 {
+            let Some(names) = page(token.as_deref().map(|token| token.parse().unwrap())) else {
+                return if counted.may_be_missing() { Ok(found) } else { Err("404".to_owned()) };
+            };
+            let mut encoded = Encoded::default();
+            for name in &names {
+                encoded.push(name.to_string().as_bytes(), false);
+                encoded.sum += u128::from(*name) + 1;
+            }
+            token = Some(match counted.page(token.as_deref(), &encoded, total)? {
+                Follows::Page(next) => {
+                    found.extend(names);
+                    next
+                }
+                Follows::PageInstead(next) => next,
+                Follows::Nothing => return Ok(found),
+            });
+        }
+        panic!("it does not end");
+    }
+
+    /// A service of `objects` in pages of 10: what it answers to a page from 0 on.
+    fn cut(objects: u32, page: u64) -> Vec<u32> {
+        (0..objects).skip(page as usize * 10).take(10).collect()
+    }
+
+    fn total(names: u64, certain: bool) -> Total {
+        Total { names, certain, ..Total::default() }
+    }
+
+    #[test]
+    fn numbered_pages_are_listed_whether_they_begin_at_0_or_1() {
+        for objects in [0, 1, 9, 10, 11, 20, 95] {
+            let all = Ok((0..objects).collect::<Vec<_>>());
+            let from_0 = |number: Option<u64>| Some(cut(objects, number.unwrap_or(0)));
+            let from_1 = |number: Option<u64>| Some(cut(objects, number.unwrap_or(1).saturating_sub(1)));
+            assert_eq!(list(PageForm::Number, None, from_0, None), all);
+            assert_eq!(list(PageForm::Number, None, from_1, None), all);
+            assert_eq!(list(PageForm::Number, Some(0), from_0, None), all);
+            assert_eq!(list(PageForm::Number, Some(1), from_1, None), all);
+            let offset = |offset: Option<u64>| Some((0..objects).skip(offset.unwrap_or(0) as usize).take(10).collect());
+            assert_eq!(list(PageForm::Offset, None, offset, None), all);
+        }
+    }
+
+    #[test]
+    fn offsets_that_begin_at_1_lose_nothing() {
+        let page = |at: Option<u64>| Some((0..95).skip(at.unwrap_or(1).saturating_sub(1) as usize).take(10).collect());
+        assert_eq!(list(PageForm::Offset, Some(1), page, None), Ok((0..95).collect()));
+        let mut found = list(PageForm::Offset, None, page, Some(&total(95, true))).unwrap();
+        found.dedup();
+        assert_eq!(found, (0..95).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_short_page_does_not_end_the_pages() {
+        let page =
+            |number: Option<u64>| Some(cut(95, number.unwrap_or(0)).into_iter().filter(|n| n % 3 == 0).collect());
+        assert_eq!(list(PageForm::Number, None, page, None).unwrap().len(), 32);
+    }
+
+    #[test]
+    fn an_answer_404_behind_the_last_page_ends_them_and_one_before_it_does_not() {
+        let until = |last: u64, objects| {
+            move |number: Option<u64>| {
+                let number = number.unwrap_or(1);
+                (number <= last).then(|| cut(objects, number.saturating_sub(1)))
+            }
+        };
+        assert_eq!(list(PageForm::Number, None, until(1, 10), None).unwrap().len(), 10);
+        assert_eq!(list(PageForm::Number, Some(1), until(10, 95), None).unwrap().len(), 95, "the last one was short");
+        assert_eq!(list(PageForm::Number, None, until(2, 20), Some(&total(20, false))).unwrap().len(), 20);
+        assert_eq!(list(PageForm::Number, None, until(2, 40), None), Err("404".to_owned()));
+        assert_eq!(list(PageForm::Number, None, until(2, 40), Some(&total(40, true))), Err("404".to_owned()));
+    }
+
+    #[test]
+    fn a_service_that_does_not_know_the_parameter_ends_nothing_silently() {
+        let always = |_: Option<u64>| Some(cut(10, 0));
+        for form in [PageForm::Number, PageForm::Offset] {
+            assert!(list(form, None, always, None).is_err());
+            assert!(list(form, None, always, Some(&total(10, false))).is_err(), "it may be the number of this page");
+            assert!(list(form, None, always, Some(&total(30, true))).is_err());
+            assert_eq!(list(form, None, always, Some(&total(10, true))).unwrap().len(), 10);
+        }
+    }
+
+    #[test]
+    fn the_last_page_again_ends_the_pages_if_the_total_was_reached() {
+        let page = |number: Option<u64>| Some(cut(95, number.unwrap_or(1).clamp(1, 10) - 1));
+        assert_eq!(list(PageForm::Number, None, page, Some(&total(95, false))).unwrap().len(), 95);
+        assert!(list(PageForm::Number, None, page, Some(&total(96, true))).is_err());
+        assert!(list(PageForm::Number, None, page, None).is_err());
+    }
+}
