@@ -317,8 +317,11 @@ impl HeadFields<'_> {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<()> {
+        // What stands between two servers may make a list of two equal fields (RFC 9110, 8.6).
+        let mut lengths = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        let first = lengths.next().unwrap_or_default();
+        let digits = if lengths.all(|other| other == first) { first } else { b"" };
         // Digits only: `parse` would accept a sign.
-        let digits = value.trim_ascii();
         let length = (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
             .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
             .flatten()
@@ -389,7 +392,8 @@ mod tests {
             "Transfer-Encoding: gzip, chunked\r\n",
             "Content-Length: -1\r\n",
             "Content-Length: +1\r\n",
-            "Content-Length: 1, 1\r\n",
+            "Content-Length: 1, 2\r\n",
+            "Content-Length: 1,\r\n",
             "Content-Length: 99999999999999999999\r\n",
             "Content-Length: \r\n",
             "Content-Length: 100\r\nContent-Range: bytes 0-99/200\r\n",
@@ -399,7 +403,9 @@ mod tests {
         ] {
             assert_eq!(framing(head).map_err(|e| e.kind()).unwrap_err(), Kind::Protocol, "{head}");
         }
-        assert!(matches!(framing("Content-Length: 7\r\nContent-Length: 7\r\n"), Ok(Framing::Length(7))));
+        for again in ["Content-Length: 7\r\nContent-Length: 7\r\n", "Content-Length: 7, 7\r\n"] {
+            assert!(matches!(framing(again), Ok(Framing::Length(7))));
+        }
         assert!(matches!(framing(""), Ok(Framing::Close)));
         for harmless in ["bytes 0-99/100", "bytes */100", "bytes 0-99/*", "nonsense"] {
             let head = format!("Content-Length: 100\r\nContent-Range: {harmless}\r\n");

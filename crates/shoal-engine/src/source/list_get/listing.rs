@@ -307,9 +307,9 @@ fn no_listing(address: &Address) -> &'static str {
         "this host has buckets, and object stores are not supported yet: mount the bucket and use its path, or pass a list \
         of the URLs of its objects"
     } else if last.contains('.') {
-        "set its path with `list_path`; if this is the URL of one file, write it to a list and use `shoal copy --urls LIST`"
+        "set its path with `list_path`; if this is the URL of one file, `--urls` or `shoal.urls(…)` copies a list with it"
     } else {
-        "set its path with `list_path`; for a list of URLs, use `shoal copy --urls LIST`"
+        "set its path with `list_path`"
     }
 }
 
