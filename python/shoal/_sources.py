@@ -63,6 +63,7 @@ def list_get(
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
+    proxy: str | None = None,
     pipeline: Pipeline = "auto",
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
@@ -120,6 +121,9 @@ def list_get(
         allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
             without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
             and one of a public host of a list to any public host.
+        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
+            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
+            uses no proxy. `no_proxy` applies always.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
@@ -172,6 +176,7 @@ def urls(
     ca_file: Path | None = None,
     insecure: bool = False,
     allow_host: str | Sequence[str] = (),
+    proxy: str | None = None,
     pipeline: Pipeline = "auto",
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
@@ -215,6 +220,9 @@ def urls(
         allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
             without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
             and one of a public host of a list to any public host.
+        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
+            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
+            uses no proxy. `no_proxy` applies always.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at

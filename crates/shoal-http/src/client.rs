@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::attempts::Attempts;
 use crate::message::Sign;
 use crate::pipeline_policy::{Pipeline, PipelinePolicy};
+use crate::proxy::{Proxies, Proxy};
 use crate::redirect::AllowedHost;
 use crate::remarks::Remarks;
 use crate::tls::Tls;
@@ -27,7 +28,11 @@ pub struct Client {
     pub timeout: Duration,
     /// Longest wait for a connection to one address.
     pub connect_timeout: Duration,
-    /// How connections to one of its addresses are attempted.
+    /// The proxies of the user, also for hosts to which redirects lead.
+    pub proxies: Arc<Proxies>,
+    /// That of them through which this address is requested.
+    pub proxy: Option<Arc<Proxy>>,
+    /// How connections to one of its addresses are attempted; through a proxy, only whether it was reached.
     pub attempts: Arc<Attempts>,
     /// Which certificates are trusted.
     pub tls: Arc<Tls>,
@@ -59,6 +64,8 @@ impl Client {
             signer: None,
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
+            proxies: Arc::default(),
+            proxy: None,
             attempts: Arc::default(),
             tls: Arc::new(Tls::new(None, false)),
             received: false,
@@ -74,10 +81,13 @@ impl Client {
 
     /// The client of another host, to which a redirect leads. Headers and passwords are not sent there. `private`: the
     /// service has a private address.
-    pub fn for_other_host(&self, address: Address, private: bool) -> Client {
+    ///
+    /// # Errors
+    /// [`Kind::Config`] if it would be requested through a proxy that shoal cannot use.
+    pub fn for_other_host(&self, address: Address, private: bool) -> Result<Client> {
         let may_be_private = !self.leaves || private || self.allowed.iter().any(|allowed| allowed.allows(&address));
         let is_own = self.address.is_same_origin(&address);
-        Client {
+        Ok(Client {
             leaves: self.leaves,
             refuses: match may_be_private {
                 _ if is_own => self.refuses,
@@ -86,13 +96,20 @@ impl Client {
             },
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
+            proxies: self.proxies.clone(),
+            proxy: self.proxies.of(&address)?,
             tls: self.tls.clone(),
             received: !is_own,
             is_other_host: true,
             remarks: self.remarks.clone(),
             // The other host may be farther away: what is known about connections to this one does not apply.
             ..Client::new(address.clone(), Secret::new(plain_fields(&address, true)))
-        }
+        })
+    }
+
+    /// The proxy that gets whole URLs, and not only a request for a tunnel.
+    pub(crate) fn forwards(&self) -> Option<&Proxy> {
+        self.proxy.as_deref().filter(|_| !self.address.secure)
     }
 }
 
@@ -137,6 +154,7 @@ pub fn request_fields(address: &Address, headers: &[(String, String)]) -> Result
             "connection",
             "content-length",
             "transfer-encoding",
+            "proxy-authorization",
             "range",
             "if-range",
             "shoal-request-id",

@@ -1,87 +1,197 @@
-//! Makes a connection: resolves the name and tries every address, each for at most `connect_timeout`. Not here: the
-//! attempts for one address (`attempts.rs`), the handshake (`tls.rs`).
+//! Makes a connection: resolves the name and tries every address, each for at most `connect_timeout`, or does so for a proxy
+//! and has it open a tunnel. Not here: the attempts for one address (`attempts.rs`), the handshake (`tls.rs`), which proxy
+//! and how long it is waited for (`proxy.rs`).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::attempts::Attempts;
 use crate::client::{Client, Refuses};
+use crate::head::{self, Wants};
+use crate::proxy::{Proxy, local_ip};
+use crate::reader::HEAD_MAX;
 use crate::stream::Stream;
+use crate::url::Address;
 use shoal_core::display::escape;
 use shoal_core::error::{Error, Kind, Result};
 use shoal_core::findings::Findings;
 
-/// A new connection to the service, with TLS if its address is https.
+/// A new connection to the service, with TLS if its address is https. If it is requested through a proxy, the name is resolved
+/// there, so that only an address in the URL itself can be refused here.
 ///
 /// # Errors
 /// [`Kind::Connect`] with the reason for the last address, [`Kind::OutOfFiles`]; [`Kind::Tls`] if the service is not
-/// trusted; [`Kind::BadAnswer`] if a redirect leads to an address inside this machine's own network.
+/// trusted; [`Kind::BadAnswer`] if a redirect leads to an address inside this machine's own network; those of a proxy.
 pub(crate) async fn connect(client: &Client, findings: &Findings) -> Result<Stream> {
-    let host = (client.address.host.as_str(), client.address.port);
-    let lookup = timeout(client.connect_timeout, tokio::net::lookup_host(host)).await;
-    let addresses: Vec<_> = match lookup {
-        Err(_) => return Err(failed(client, Kind::Connect, "the host name was not resolved in time".into())),
-        Ok(Err(e)) => return Err(failed(client, kind(&e), format!("the host name could not be resolved: {e}"))),
-        Ok(Ok(addresses)) => addresses.collect(),
+    let shown = client.address.shown();
+    let Some(proxy) = client.proxy.as_deref() else {
+        let addresses = own_addresses(client).await?;
+        let make = |address| async move {
+            let stream = connect_to(client, address, &client.attempts, findings).await?;
+            secured(client, stream).await
+        };
+        return first_of(client, addresses, &shown, make).await;
     };
-    // Checked here and not earlier: a name may resolve to another address each time.
+    if is_resolved_here(&client.address.host) {
+        own_addresses(client).await?; // for what is refused
+    }
+    let to_proxy = || async {
+        let addresses = resolve(client, &proxy.address).await?;
+        let make = |address| connect_to(client, address, &proxy.attempts, findings);
+        first_of(client, addresses, &shown, make).await
+    };
+    let stream = proxy.reach(&client.remarks, to_proxy).await?;
+    let began = Instant::now();
+    let Ok(made) = timeout(client.connect_timeout, through(client, proxy, stream)).await else {
+        let why = format!("no connection through the proxy {} within {:.1} s", proxy.shown(), seconds(began));
+        return Err(failed(&shown, Kind::Connect, why));
+    };
+    if made.is_ok() {
+        client.attempts.connected(began.elapsed());
+    }
+    made
+}
+
+/// The addresses of the service, unless one of them is refused.
+async fn own_addresses(client: &Client) -> Result<Vec<SocketAddr>> {
+    let addresses = resolve(client, &client.address).await?;
+    refuse(client, &addresses).map(|()| addresses)
+}
+
+async fn resolve(client: &Client, to: &Address) -> Result<Vec<SocketAddr>> {
+    let failed = |kind, why| failed(&to.shown(), kind, why);
+    match timeout(client.connect_timeout, tokio::net::lookup_host((to.host.as_str(), to.port))).await {
+        Err(_) => Err(failed(Kind::Connect, "the host name was not resolved in time".into())),
+        Ok(Err(e)) => Err(failed(kind(&e), format!("the host name could not be resolved: {e}"))),
+        Ok(Ok(addresses)) => Ok(addresses.collect()),
+    }
+}
+
+/// Whether a host needs no name server: an address, also in an old form such as `127.1`, or this machine.
+fn is_resolved_here(host: &str) -> bool {
+    let is_number = |part: &str| {
+        let is_digit = |byte: u8| byte.is_ascii_hexdigit() || byte == b'x';
+        part.bytes().next().is_none_or(|first| first.is_ascii_digit()) && part.bytes().all(is_digit)
+    };
+    local_ip(host).is_some() || host.to_ascii_lowercase().split('.').all(is_number)
+}
+
+/// Refuses addresses that a host must not have. Checked here and not earlier: a name may resolve to another one each time.
+fn refuse(client: &Client, addresses: &[SocketAddr]) -> Result<()> {
     let is_refused = |address: &&SocketAddr| match client.refuses {
         Refuses::Nothing => false,
         Refuses::LinkLocal => is_inside(address.ip()),
         Refuses::Private => is_inside(address.ip()) || is_private(address.ip()),
     };
-    if let Some(bad) = addresses.iter().find(is_refused) {
-        let (ip, host) = (bad.ip(), escape(client.address.authority().as_bytes()));
-        let (why, hint) = match is_inside(ip) {
-            true if client.received => (
-                format!("{ip} is an address inside this machine's own network"),
-                "no option allows that: a server must not redirect there".to_owned(),
-            ),
-            true => (
-                format!("{ip} is an address inside this machine's own network"),
-                "no option allows that: clouds keep the credentials of their machines there".to_owned(),
-            ),
-            false => (
-                format!("{ip} is an address of a private network"),
-                format!("`allow_host=\"{host}\"` follows redirects from public hosts there"),
-            ),
-        };
-        return Err(failed(client, Kind::BadAnswer, why).hint(hint));
-    }
-    let mut last = failed(client, Kind::Connect, "the host name has no address".into());
+    let Some(bad) = addresses.iter().find(is_refused) else { return Ok(()) };
+    let (ip, host) = (bad.ip(), escape(client.address.authority().as_bytes()));
+    let (why, hint) = match is_inside(ip) {
+        true if client.received => (
+            format!("{ip} is an address inside this machine's own network"),
+            "no option allows that: a server must not redirect there".to_owned(),
+        ),
+        true => (
+            format!("{ip} is an address inside this machine's own network"),
+            "no option allows that: clouds keep the credentials of their machines there".to_owned(),
+        ),
+        false => (
+            format!("{ip} is an address of a private network"),
+            format!("`allow_host=\"{host}\"` follows redirects from public hosts there"),
+        ),
+    };
+    Err(failed(&client.address.shown(), Kind::BadAnswer, why).hint(hint))
+}
+
+/// What is made with the first of these addresses that answers, each within `connect_timeout`.
+async fn first_of<T, F: Future<Output = Result<T>>>(
+    client: &Client,
+    addresses: Vec<SocketAddr>,
+    shown: &str,
+    make: impl Fn(SocketAddr) -> F,
+) -> Result<T> {
+    let mut last = failed(shown, Kind::Connect, "the host name has no address".into());
     for address in addresses {
         let began = Instant::now();
-        match timeout(client.connect_timeout, connect_to(client, address, findings)).await {
+        match timeout(client.connect_timeout, make(address)).await {
             Ok(Err(error)) if error.kind() != Kind::Connect => return Err(error),
             Ok(Err(error)) => last = error,
-            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Ok(made)) => return Ok(made),
             Err(_) => {
-                let why = format!("no connection within {:.1} s", began.elapsed().as_secs_f64());
-                last = failed(client, Kind::Connect, why);
+                last = failed(shown, Kind::Connect, format!("no connection within {:.1} s", seconds(began)));
             }
         }
     }
     Err(last)
 }
 
-async fn connect_to(client: &Client, address: SocketAddr, findings: &Findings) -> Result<Stream> {
+async fn connect_to(
+    client: &Client,
+    address: SocketAddr,
+    attempts: &Attempts,
+    findings: &Findings,
+) -> Result<TcpStream> {
     let slow = || (!client.is_other_host).then(|| findings.slow_connection());
     let late = || {
         if !client.is_other_host {
             findings.report_late_connection();
         }
     };
-    let made = client.attempts.connect(address, slow, late).await;
-    let stream = made.map_err(|e| failed(client, kind(&e), reason(&e)).errno(e.raw_os_error()))?;
+    let made = attempts.connect(address, slow, late).await;
+    let stream = made.map_err(|e| failed(&client.address.shown(), kind(&e), reason(&e)).errno(e.raw_os_error()))?;
     // Small requests must not wait for earlier answers (Nagle's algorithm).
     let _ = stream.set_nodelay(true);
-    if client.address.secure {
-        client.tls.shake_hands(&client.address, stream).await
-    } else {
-        Ok(Stream::Plain(stream))
+    Ok(stream)
+}
+
+/// The stream to the service, over a connection to the proxy.
+async fn through(client: &Client, proxy: &Proxy, mut stream: TcpStream) -> Result<Stream> {
+    if !client.address.secure {
+        return Ok(Stream::Plain(stream));
     }
+    let broken = |why: &dyn std::fmt::Display| {
+        let why = format!("the proxy {} broke off before it had opened a connection: {why}", proxy.shown());
+        failed(&client.address.shown(), Kind::Connect, why)
+    };
+    let request = proxy.connect_request(&client.address);
+    stream.write_all(request.as_bytes()).await.map_err(|error| broken(&error))?;
+    let mut answer = Vec::new();
+    let head = loop {
+        // One by one: what follows the head is of the service, and that waits for the handshake.
+        let byte = stream.read_u8().await.map_err(|error| broken(&error))?;
+        answer.push(byte);
+        if byte == b'\n'
+            && let Some((head, _)) = head::parse(&answer, &Wants::default(), b"").map_err(|error| broken(&error))?
+        {
+            if head.status / 100 != 1 {
+                break head;
+            }
+            answer.clear();
+        }
+        if answer.len() >= HEAD_MAX {
+            return Err(broken(&"its answer has no end"));
+        }
+    };
+    match proxy.refuses(&client.address, &head) {
+        Some(error) if error.kind() == Kind::Connect => Err(error.on(&client.address.shown())),
+        Some(error) => Err(error),
+        None => secured(client, stream).await,
+    }
+}
+
+async fn secured(client: &Client, stream: TcpStream) -> Result<Stream> {
+    match client.address.secure {
+        true => client.tls.shake_hands(&client.address, stream).await,
+        false => Ok(Stream::Plain(stream)),
+    }
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
 }
 
 /// Addresses that a redirect must not lead to, by whatever name: link-local ones, where clouds keep the credentials of
@@ -130,8 +240,8 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
     }
 }
 
-fn failed(client: &Client, kind: Kind, why: String) -> Error {
-    Error::new(kind, why).on(&client.address.shown())
+fn failed(shown: &str, kind: Kind, why: String) -> Error {
+    Error::new(kind, why).on(shown)
 }
 
 fn kind(error: &io::Error) -> Kind {
@@ -162,6 +272,18 @@ mod tests {
         }
         for outside in ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1", "2001:db8::1", "::ffff:192.0.2.1"] {
             assert!(!is_inside(outside.parse().unwrap()), "{outside}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_addresses_in_every_form_and_names_are_left_to_the_proxy() {
+        for own in
+            ["127.0.0.1", "::1", "localhost", "LOCALHOST.", "127.1", "2130706433", "0x7f000001", "0X7F.1", "017.1."]
+        {
+            assert!(is_resolved_here(own), "{own}");
+        }
+        for other in ["files.example", "1.example", "x1", "10.0.0.1.example", "1and1", "localhost.example"] {
+            assert!(!is_resolved_here(other), "{other}");
         }
     }
 

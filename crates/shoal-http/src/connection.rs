@@ -15,6 +15,7 @@ use crate::deadline::Deadlines;
 use crate::encoding::Decoding;
 use crate::head::{self, Head, Wants};
 use crate::message::{self, Request};
+use crate::proxy::local_ip;
 use crate::reader::{self, Answer, HEAD_MAX, INTERIM_MAX, Reader};
 use crate::request_id::{Echo, RequestIds};
 use crate::stream::{Stream, Trailing};
@@ -80,6 +81,7 @@ pub struct Connection<C, W = ()> {
 impl<C: Fn() -> Duration, W> Connection<C, W> {
     pub(crate) async fn open(client: &Client, wants: Wants, clock: C, findings: &Findings) -> Result<Connection<C, W>> {
         let stream = connect::connect(client, findings).await?;
+        let wants = Wants { is_forwarded: client.forwards().is_some(), ..wants };
         let ids = if client.pipelining.sends_ids() { Some(RequestIds::new()?) } else { None };
         Ok(Connection {
             stream,
@@ -166,14 +168,16 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             self.sent = 0;
         }
         let signer = client.signer.as_deref();
-        self.body = message::write(client.fields.reveal(), signer, id, request, &mut self.request)?;
+        let forwards = client.forwards().map(|proxy| (client.address.origin(), proxy.authorization()));
+        self.body = message::write(client.fields.reveal(), forwards, signer, id, request, &mut self.request)?;
         self.requests += 1;
         Ok(number)
     }
 
-    /// Whether it leads into a private network, or to this machine.
-    pub(crate) fn is_private(&self) -> bool {
-        self.stream.peer().is_some_and(connect::is_private)
+    /// Whether it leads into a private network, or to this machine. Through a proxy, only a URL with an address tells.
+    pub(crate) fn is_private(&self, client: &Client) -> bool {
+        let peer = if client.proxy.is_some() { local_ip(&client.address.host) } else { self.stream.peer() };
+        peer.is_some_and(connect::is_private)
     }
 
     /// How long the head of the first answer took, if requests carry ids.

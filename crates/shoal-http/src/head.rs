@@ -38,12 +38,14 @@ pub struct Wants {
     pub fields: Arc<[Arc<str>]>,
     /// Bodies as they were sent, whatever encoding they are said to have.
     pub verbatim: bool,
+    /// A proxy passes the answers on, and may send its own. A connection sets this itself.
+    pub is_forwarded: bool,
 }
 
 impl Wants {
     /// These fields, and bodies decoded.
     pub fn fields(names: &[&str]) -> Wants {
-        Wants { fields: names.iter().map(|name| Arc::from(*name)).collect(), verbatim: false }
+        Wants { fields: names.iter().map(|name| Arc::from(*name)).collect(), ..Wants::default() }
     }
 }
 
@@ -71,6 +73,8 @@ pub struct Head {
     pub is_json: bool,
     /// Only with 3xx.
     pub(crate) location: Option<Location>,
+    /// A proxy has passed it on, or sent it itself.
+    pub(crate) is_forwarded: bool,
     /// A redirect led here.
     pub is_redirected: bool,
     /// Why this redirect was not followed.
@@ -154,6 +158,12 @@ impl Head {
         matches!(self.status, 301 | 302 | 303 | 307 | 308)
     }
 
+    /// What has sent it, for messages: `who`, unless a proxy may have, because it did not reach that one.
+    pub fn sender(&self, who: &'static str) -> &'static str {
+        let is_gateways = self.is_forwarded && matches!(self.status, 502..=504);
+        if is_gateways { "the proxy, or the server behind it," } else { who }
+    }
+
     /// The error for a 3xx answer, of this kind.
     pub fn redirect_error(&self, kind: Kind) -> Error {
         let why = self.refusal.as_ref().map_or("which is not allowed here", |refusal| &refusal.why);
@@ -230,6 +240,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             is_html,
             is_json,
             location,
+            is_forwarded: wants.is_forwarded,
             is_redirected: false,
             refusal: None,
             version,

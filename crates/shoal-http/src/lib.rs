@@ -12,6 +12,7 @@
 //! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
 //! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
+//! | `proxy.rs` | which requests go through a proxy, and how |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
 //! | `resume.rs`, `encoding.rs` | rules for resuming a body, decoding; like all below, without sockets |
 //! | `reader.rs`, `head.rs`, `version.rs`, `body.rs` | parse answers |
@@ -41,6 +42,7 @@ mod pipeline_check;
 mod pipeline_policy;
 mod pipelined_connection;
 mod probe;
+mod proxy;
 mod reader;
 mod redirect;
 mod remarks;
@@ -67,6 +69,7 @@ pub use head::{CONDITION, Head, Wants};
 pub use idle_connections::IdleConnections;
 pub use message::{Method, Request, Sign, Unsigned};
 pub use pipeline_policy::{DEPTHS, Pipeline, PipelinePolicy};
+pub use proxy::{Proxies, Proxy};
 pub use redirect::{AllowedHost, RedirectRefused, RedirectTarget, resolve};
 pub use remarks::Remarks;
 pub use request::send;

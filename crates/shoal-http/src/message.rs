@@ -136,9 +136,10 @@ impl fmt::Debug for dyn Sign {
 }
 
 /// Appends a request with the fields of its client and its id, if any. Returns the body, unless it was appended too. After an
-/// error, `out` is as it was.
+/// error, `out` is as it was. `forwards`: the origin of the service and the header line of a proxy that gets whole URLs.
 pub(crate) fn write(
     client_fields: &str,
+    forwards: Option<(String, String)>,
     signer: Option<&dyn Sign>,
     id: &[u8],
     request: &Request<'_>,
@@ -147,6 +148,8 @@ pub(crate) fn write(
     let begin = out.len();
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
+    let (origin, for_proxy) = forwards.unwrap_or_default();
+    out.extend_from_slice(origin.as_bytes());
     out.extend_from_slice(request.target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let fields = out.len();
@@ -171,6 +174,7 @@ pub(crate) fn write(
         }
         out.extend_from_slice(&signature);
     }
+    out.extend_from_slice(for_proxy.as_bytes()); // not signed: the service does not get it
     out.extend_from_slice(b"\r\n");
     if request.body.len() > COPIED_MAX {
         return Ok(request.body.clone());

@@ -53,7 +53,7 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     let mut target = first.target().to_vec();
     // After a redirect to another host, no secrets are sent any more, even if that host redirects back to the service.
     let mut other_host: Option<Arc<Client>> = None;
-    let private = open.is_private();
+    let private = open.is_private(client);
     let mut followed = 0;
     while head.is_redirect() {
         let at = other_host.as_deref().unwrap_or(client);
@@ -77,7 +77,7 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             }
         };
         if !at.address.is_same_origin(&place.address) {
-            other_host = Some(Arc::new(client.for_other_host(place.address, private)));
+            other_host = Some(Arc::new(client.for_other_host(place.address, private)?));
         }
         let reusable = open.discard(&mut head.framing).await && open.is_read() && !head.close;
         open.unproven.push(None, head.echo);
@@ -140,7 +140,7 @@ async fn send_once<C: Fn() -> Duration, W>(
             }
         };
         match open.send(number).await {
-            Ok(head) => return Ok((open, head)),
+            Ok(head) => return not_of_proxy(client, open, head),
             Err(_) if open.nothing_received() && !request.is_once() => {}
             Err(error) if open.is_ahead => {
                 // One that had the id of its request is right: it was followed by an answer.
@@ -163,7 +163,7 @@ async fn send_once<C: Fn() -> Duration, W>(
             let mut fresh = Box::new(fresh);
             match fresh.queue(client, request) {
                 Ok(number) => match fresh.send(number).await {
-                    Ok(head) => Ok((fresh, head)),
+                    Ok(head) => not_of_proxy(client, fresh, head),
                     Err(error) if !fresh.may_begin_answer() => return Err(error),
                     Err(error) => Err(error),
                 },
@@ -177,4 +177,12 @@ async fn send_once<C: Fn() -> Duration, W>(
         connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));
     }
     answered
+}
+
+/// An answer, unless it is the proxy that asks for credentials: a service behind it must not end the run.
+fn not_of_proxy<O>(client: &Client, open: O, head: Head) -> Result<(O, Head)> {
+    match client.forwards().filter(|_| head.status == 407) {
+        Some(proxy) => Err(proxy.credentials()),
+        None => Ok((open, head)),
+    }
 }

@@ -106,24 +106,6 @@ impl Address {
     pub fn origin(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.authority())
     }
-
-    /// The name of the proxy variable that applies to this address, if there is one, by the rules of curl.
-    pub fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        // HTTP_PROXY in capitals can be set by a request to a CGI program (httpoxy). Like curl, shoal ignores it.
-        let variables = match self.secure {
-            false => ["http_proxy", "all_proxy", "ALL_PROXY"].as_slice(),
-            true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
-        };
-        let found = variables.iter().copied().find(|name| set(name).is_some())?;
-        let exempt = set("no_proxy").or_else(|| set("NO_PROXY")).unwrap_or_default();
-        let host = self.host.to_ascii_lowercase();
-        let is_exempt = exempt.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()).any(|entry| {
-            let entry = entry.trim_start_matches('.').to_ascii_lowercase();
-            entry == "*" || host == entry || host.ends_with(&format!(".{entry}"))
-        });
-        (!is_exempt).then_some(found)
-    }
 }
 
 fn refused(text: &str, why: &str) -> Error {
@@ -254,20 +236,5 @@ mod tests {
         };
         assert_eq!(encoded(false), "a/b%20c%252e%3F%C3%A9");
         assert_eq!(encoded(true), "a%2Fb%20c%252e%3F%C3%A9");
-    }
-
-    #[test]
-    fn a_proxy_variable_that_applies_is_found() {
-        let address = Address::parse("http://files.example.com").unwrap();
-        let with = |pairs: &'static [(&str, &str)]| {
-            move |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-        };
-        assert_eq!(address.proxy(with(&[("http_proxy", "x")])), Some("http_proxy"));
-        assert_eq!(address.proxy(with(&[("HTTP_PROXY", "x")])), None);
-        let secure = Address::parse("https://files.example.com").unwrap();
-        assert_eq!(secure.proxy(with(&[("http_proxy", "x")])), None);
-        assert_eq!(secure.proxy(with(&[("HTTPS_PROXY", "x")])), Some("HTTPS_PROXY"));
-        assert_eq!(address.proxy(with(&[("http_proxy", "x"), ("no_proxy", "other, .example.com")])), None);
-        assert_eq!(address.proxy(with(&[("all_proxy", "x"), ("no_proxy", "ample.com")])), Some("all_proxy"));
     }
 }

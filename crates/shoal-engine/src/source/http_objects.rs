@@ -3,13 +3,14 @@
 //!
 //! Not here: the client (`shoal-http`), which statuses are refused and why (`list_get/refusal.rs`, `urls/refusal.rs`).
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use globset::GlobMatcher;
-use shoal_http::{Address, CONDITION, Doubt, Head, Passed, PipelinePolicy, Plan, Remarks, Wants};
+use shoal_http::{Address, CONDITION, Doubt, Head, Passed, Pipeline, PipelinePolicy, Plan, Proxies, Remarks, Wants};
 
 use super::suffix::{self, Encoding, Form};
-use super::{Body, Decode, Job, Lane, Limits, Written};
+use super::{Body, Decode, HttpOptions, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -45,15 +46,27 @@ pub(super) fn depth(limits: Limits, pipelining: &PipelinePolicy) -> usize {
     if limits.is_ending && !pipelining.works() { 1 } else { limits.depth }
 }
 
-/// Refuses an address for which a variable sets a proxy.
+/// The proxies of the user.
 ///
 /// # Errors
-/// [`Kind::Config`] if one does.
-pub(super) fn refuse_proxy(address: &Address) -> Result<()> {
-    let Some(variable) = address.proxy(|name| std::env::var(name).ok()) else { return Ok(()) };
-    let why = format!("the variable {variable} sets a proxy, which shoal does not support yet");
-    let hint = format!("unset {variable}, or add {} to no_proxy", address.host);
-    Err(Error::new(Kind::Config, why).on(&address.shown()).hint(hint))
+/// [`Kind::Config`] if the option is not a proxy.
+pub(super) fn proxies(options: &HttpOptions) -> Result<Arc<Proxies>> {
+    // Bytes that are no text make it the URL of no proxy, and are not passed over.
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    Proxies::new(options.proxy.as_deref(), variable, options.retry_timeout).map(Arc::new)
+}
+
+/// Whether requests to an address are pipelined. A proxy that gets whole URLs may spread the requests of one connection over
+/// several, and no check of a few objects shows that it keeps their order: only ids do.
+pub(super) fn pipelining(options: &HttpOptions, address: &Address, proxy: bool, remarks: &Remarks) -> PipelinePolicy {
+    let is_forwarded = proxy && !address.secure;
+    PipelinePolicy::new(match options.pipeline {
+        Pipeline::Depth(_) if is_forwarded => {
+            remarks.forwarded();
+            Pipeline::Auto
+        }
+        wanted => wanted,
+    })
 }
 
 /// The fields of answers that the source and, with `metadata`, the sink need.

@@ -54,6 +54,11 @@ crate::options! {
         /// any public host.
         allow_host: Vec<String> = Vec::new(), "Follow redirects to this host, without the headers.",
             metavar: Some("HOST[:PORT]"), group: SERVICES;
+        /// The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default the variables
+        /// `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"` uses no proxy.
+        /// `no_proxy` applies always.
+        proxy: Option<String> = None, "Send requests through this proxy; none = no proxy.", metavar: Some("URL|none"),
+            secret: true, group: SERVICES;
         /// Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if each
         /// answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed up. A
         /// number from 2 to 256: that many requests on one connection also without ids. shoal first compares at least 16

@@ -275,8 +275,12 @@ impl Pages {
         let status = head.status;
         let error = match status {
             200 => return Ok(()),
-            429 | 503 => Error::new(Kind::Throttled, format!("the service asks to slow down ({status})")),
-            408 | 500..=599 => Error::new(Kind::ServerError, format!("the service answered {status}")),
+            429 | 503 => {
+                Error::new(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service")))
+            }
+            408 | 500..=599 => {
+                Error::new(Kind::ServerError, format!("{} answered {status}", head.sender("the service")))
+            }
             401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
                 .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),
             400..=499 if self.from_journal => {

@@ -25,7 +25,7 @@ mod refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Address, AllowedHost, Client, PipelinePolicy, Tls, encode_name, request_fields};
+use shoal_http::{Address, AllowedHost, Client, Remarks, Tls, encode_name, request_fields};
 
 use self::cut::LocalName;
 pub use self::options::{ListFormat, ListGetOptions, PageForm};
@@ -63,12 +63,11 @@ impl ListGet {
     /// Returns the service at `url` (`http://host:port[/base]`, or `https://`). It sends nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an invalid URL or option, for certificates that cannot be read, and if a proxy variable
-    /// would apply.
+    /// [`Kind::Config`] for an invalid URL or option, for certificates that cannot be read, and for a proxy that cannot be used.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         options.check()?;
         let address = Address::parse(url)?;
-        http_objects::refuse_proxy(&address)?;
+        let proxies = http_objects::proxies(&options.http)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
         let once = |(_, after): &(&str, &str)| !after.contains("{name}");
         let Some((before, after)) = options.get_path.split_once("{name}").filter(once) else {
@@ -87,12 +86,16 @@ impl ListGet {
             tls.prepare()?;
         }
         let fields = request_fields(&address, &options.http.headers)?;
+        let (proxy, remarks) = (proxies.of(&address)?, Remarks::default());
         let client = Client {
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
+            proxies,
             tls,
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
-            pipelining: PipelinePolicy::new(options.http.pipeline),
+            pipelining: http_objects::pipelining(&options.http, &address, proxy.is_some(), &remarks),
+            proxy,
+            remarks: Arc::new(remarks),
             ..Client::new(address, fields)
         };
         let doubt = doubt::Doubt::default();

@@ -31,8 +31,8 @@ pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Opt
             Error::new(Kind::Forbidden, "the service refuses this object (403)")
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
-        429 | 503 => error(Kind::Throttled, format!("the service asks to slow down ({status})")),
-        408 | 500..=599 => error(Kind::ServerError, format!("the service answered {status}")),
+        429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service"))),
+        408 | 500..=599 => error(Kind::ServerError, format!("{} answered {status}", head.sender("the service"))),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the service answered {status}")),
     }

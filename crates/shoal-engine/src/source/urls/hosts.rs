@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use shoal_http::{Address, AllowedHost, Attempts, Client, PipelinePolicy, Refuses, Remarks, Tls, request_fields};
+use shoal_http::{Address, AllowedHost, Attempts, Client, Proxies, Refuses, Remarks, Tls, request_fields};
 use tokio::sync::Notify;
 
 use super::UrlsOptions;
@@ -14,7 +14,7 @@ use super::by_host::ByHost;
 use crate::error::{HostId, Kind, Result};
 use crate::hosts::{Patience, Targets, Time};
 use crate::poison::ignore_poison;
-use crate::source::http_objects::refuse_proxy;
+use crate::source::http_objects;
 
 /// Hosts that are kept before those without work are forgotten.
 const KEPT_MAX: usize = 4096;
@@ -27,6 +27,7 @@ pub(super) struct Hosts {
     options: UrlsOptions,
     allowed: Vec<AllowedHost>,
     tls: Arc<Tls>,
+    proxies: Arc<Proxies>,
     pub remarks: Arc<Remarks>,
     /// Those to which redirects lead.
     targets: Arc<Targets>,
@@ -53,6 +54,7 @@ impl Hosts {
             options: options.clone(),
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
             tls,
+            proxies: http_objects::proxies(&options.http)?,
             remarks: Arc::default(),
             targets: Arc::new(Targets::new(options.http.retry_timeout)),
             patience: Patience::new(options.http.timeout, options.http.connect_timeout),
@@ -111,7 +113,7 @@ impl Hosts {
     /// The client for a URL of this host.
     ///
     /// # Errors
-    /// [`Kind::Config`] if a proxy variable would apply; [`Kind::BadAnswer`] if the URL is not one of a service.
+    /// [`Kind::Config`] if its proxy cannot be used; [`Kind::BadAnswer`] if the URL is not one of a service.
     pub fn client(&self, site: &Site, url: &Url<'_>) -> Result<Arc<Client>> {
         let mut clients = ignore_poison(site.clients.lock());
         let is_its = |known: &&KnownClient| url.is_at(&known.client.address) && known.user.as_deref() == url.user();
@@ -129,7 +131,7 @@ impl Hosts {
     fn new_client(&self, site: &Site, url: &Url<'_>) -> Result<Client> {
         let options = &self.options;
         let address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
-        refuse_proxy(&address)?;
+        let proxy = self.proxies.of(&address)?;
         if address.secure {
             self.tls.prepare()?;
         }
@@ -137,13 +139,15 @@ impl Hosts {
         Ok(Client {
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
+            proxies: self.proxies.clone(),
             attempts: site.attempts.clone(),
             tls: self.tls.clone(),
             leaves: true,
             // What the list names is the user's choice, and may be private.
             refuses: Refuses::LinkLocal,
             allowed: self.allowed.clone(),
-            pipelining: PipelinePolicy::new(options.http.pipeline),
+            pipelining: http_objects::pipelining(&options.http, &address, proxy.is_some(), &self.remarks),
+            proxy,
             targets: Some(self.targets.clone()),
             remarks: self.remarks.clone(),
             ..Client::new(address, fields)

@@ -21,8 +21,8 @@ pub(super) fn refusal(shared: &Shared, head: &Head, form: impl FnOnce() -> Optio
             Error::new(Kind::Forbidden, format!("the server refuses this object ({status})"))
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
-        429 | 503 => error(Kind::Throttled, format!("the server asks to slow down ({status})")),
-        408 | 500..=599 => error(Kind::ServerError, format!("the server answered {status}")),
+        429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the server"))),
+        408 | 500..=599 => error(Kind::ServerError, format!("{} answered {status}", head.sender("the server"))),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the server answered {status}")),
     }
