@@ -38,11 +38,14 @@ class Described(Value):
         else:
             what = f"({len(self.what):,} paths)" if isinstance(self.what, tuple) else repr(self.what)
         secret = {option["name"] for option in tables()[self.function] if option["secret"]}
-        shown = (
-            f"{name}={[f'{key}: ***' for key, _ in value] if name in secret else value!r}"
-            for name, value in self.options.items()
-        )
-        return f"{self.function}({', '.join((what, *shown))})"
+
+        def shown(name: str, value: Any) -> str:
+            if name not in secret:
+                return repr(value)
+            return repr("***" if isinstance(value, str) else [f"{key}: ***" for key, _ in value])
+
+        options = (f"{name}={shown(name, value)}" for name, value in self.options.items())
+        return f"{self.function}({', '.join((what, *options))})"
 
 
 class ListGet(Described):

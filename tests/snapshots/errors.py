@@ -59,7 +59,7 @@ def untrusted(place: Place) -> str:
 
 
 def proxy(place: Place) -> str:
-    return place.run("copy http://files.local:8080 out", http_proxy="http://proxy.local:3128")
+    return place.run("copy http://files.local:8080 out", http_proxy="socks5://proxy.local:1080")
 
 
 def other_options(place: Place) -> str:

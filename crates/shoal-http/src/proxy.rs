@@ -195,7 +195,7 @@ impl Proxy {
         let to = escape(end(to).as_bytes());
         let error = match status {
             200..=299 => return None,
-            407 => return Some(self.credentials()),
+            401 | 407 => return Some(self.credentials(status)), // tinyproxy answers 401 to a wrong password
             429 => Error::new(Kind::Throttled, format!("the proxy {proxy} asks to slow down (429)")),
             // It could not reach the service, or not in time.
             408 | 500..=599 => Error::new(Kind::Connect, format!("the proxy {proxy} answered {status}")),
@@ -206,11 +206,11 @@ impl Proxy {
         Some(error.retry_after(head.retry_after))
     }
 
-    /// The error of the run for an answer 407.
-    pub(crate) fn credentials(&self) -> Error {
+    /// The error of the run for an answer that asks for the credentials of the proxy.
+    pub(crate) fn credentials(&self, status: u16) -> Error {
         let is_given = self.address.authorization.is_some();
         let why = if is_given { "rejects the given credentials" } else { "requires credentials" };
-        Error::new(Kind::Credentials, format!("the proxy {why} (407)")).on(&self.shown()).hint(format!(
+        Error::new(Kind::Credentials, format!("the proxy {why} ({status})")).on(&self.shown()).hint(format!(
             "give them in {}, as http://USER:PASSWORD@HOST:PORT, then run the same command again",
             self.setting
         ))

@@ -12,7 +12,7 @@ use crate::message::{Method, Request};
 use crate::redirect::{self, REDIRECTS_MAX, RedirectRefused};
 use crate::request_id::Echo;
 use crate::stream::Trailing;
-use shoal_core::error::Result;
+use shoal_core::error::{Kind, Result};
 
 /// Sends a request and reads the head of its answer. Redirects of a GET are followed: the head is a redirect only if
 /// `redirect.rs` refuses it, or of another method. `redirected` is called when the service has answered with a redirect.
@@ -176,13 +176,18 @@ async fn send_once<C: Fn() -> Duration, W>(
     if let Some(mut open) = doubtful {
         connections.doubted.extend(open.unproven.doubt(Trailing::Bytes));
     }
-    answered
+    answered.map_err(|error| match &client.proxy {
+        Some(proxy) if matches!(error.kind(), Kind::Timeout | Kind::Disconnected) => {
+            error.suffix(&format!(", through the proxy {}", proxy.shown()))
+        }
+        _ => error,
+    })
 }
 
 /// An answer, unless it is the proxy that asks for credentials: a service behind it must not end the run.
 fn not_of_proxy<O>(client: &Client, open: O, head: Head) -> Result<(O, Head)> {
     match client.forwards().filter(|_| head.status == 407) {
-        Some(proxy) => Err(proxy.credentials()),
+        Some(proxy) => Err(proxy.credentials(head.status)),
         None => Ok((open, head)),
     }
 }

@@ -273,15 +273,12 @@ impl Pages {
 
     fn check(&self, head: &Head, place: &Place) -> Result<()> {
         let status = head.status;
+        let sender = head.sender("the service");
         let error = match status {
             200 => return Ok(()),
-            429 | 503 => {
-                Error::new(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service")))
-            }
-            408 | 500..=599 => {
-                Error::new(Kind::ServerError, format!("{} answered {status}", head.sender("the service")))
-            }
-            401 | 403 => Error::new(Kind::Credentials, format!("the service refuses the listing ({status})"))
+            429 | 503 => Error::new(Kind::Throttled, format!("{sender} asks to slow down ({status})")),
+            408 | 500..=599 => Error::new(Kind::ServerError, format!("{sender} answered {status}")),
+            401 | 403 => Error::new(Kind::Credentials, format!("{sender} refuses the listing ({status})"))
                 .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),
             400..=499 if self.from_journal => {
                 let why = format!("the service no longer accepts the marker at which the run stopped ({status})");

@@ -28,7 +28,7 @@ pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Opt
                 ),
         ),
         403 => Some(
-            Error::new(Kind::Forbidden, "the service refuses this object (403)")
+            Error::new(Kind::Forbidden, format!("{} refuses this object (403)", head.sender("the service")))
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
         429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service"))),

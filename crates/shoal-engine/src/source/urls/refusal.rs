@@ -18,7 +18,7 @@ pub(super) fn refusal(shared: &Shared, head: &Head, form: impl FnOnce() -> Optio
             .or_else(|| without_length(shared.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
         401 | 403 | 407 => Some(
-            Error::new(Kind::Forbidden, format!("the server refuses this object ({status})"))
+            Error::new(Kind::Forbidden, format!("{} refuses this object ({status})", head.sender("the server")))
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
         429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the server"))),
