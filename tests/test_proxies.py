@@ -1,7 +1,7 @@
 """Proxies: what goes through them and with which secrets, what does not, and what a run makes of one that fails.
 
-The rules of `no_proxy` have their tests beside the code (`shoal-http/src/proxy.rs`). Names here end in `.test`: only the proxy
-of the test resolves them, so a request that went another way would fail.
+The rules of `no_proxy` have their tests beside the code (`shoal-http/src/proxy.rs`). Names here end in `.test`: only
+the proxy of the test resolves them, so a request that went another way would fail.
 """
 
 from __future__ import annotations
@@ -317,7 +317,9 @@ def test_redirects_go_through_the_proxy_of_the_host_to_which_they_lead(
             assert not {"X-Api-Key", "Proxy-Authorization"} & fields.keys()
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "[::1]", "localhost", "127.1", "2130706433"])
+@pytest.mark.parametrize(
+    "place", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "[::1]", "localhost", "127.1", "2130706433"]
+)
 def test_a_private_address_in_a_redirect_is_refused_behind_a_proxy_too(
     shoal: Command, server: UrlServer, proxy: ForwardProxy, tmp_path: Path, place: str
 ) -> None:
@@ -354,7 +356,9 @@ def test_a_proxy_that_closes_after_each_answer_costs_connections_and_no_object(
     assert proxy.connections >= len(OBJECTS)
 
 
-@pytest.mark.parametrize("url", ["socks5://u:hunter2@p.test:1080", "https://u:hunter2@p.test", "http://u:hunter2@p.test:x"])
+@pytest.mark.parametrize(
+    "url", ["socks5://u:hunter2@p.test:1080", "https://u:hunter2@p.test", "http://u:hunter2@p.test:x"]
+)
 def test_what_is_no_http_proxy_is_refused_before_anything_is_sent(shoal: Command, url: str) -> None:
     for options, variables, named in (
         (("--proxy", url), {}, "--proxy"),
@@ -367,3 +371,12 @@ def test_what_is_no_http_proxy_is_refused_before_anything_is_sent(shoal: Command
         assert "hint: use http://HOST:PORT" in done.stderr
         assert "hunter2" not in done.stdout + done.stderr
         assert list(shoal.directory.iterdir()) == [], "nothing is made either"
+
+
+def test_a_header_for_the_proxy_is_refused_as_it_would_be_sent_to_the_service(
+    shoal: Command, origin: FaultServer
+) -> None:
+    done = shoal.run("copy", origin.url, "out", "--header", f"Proxy-Authorization: Basic {BASIC}")
+    assert done.returncode == 2
+    assert "this header cannot be sent" in done.stderr
+    assert origin.requests == []

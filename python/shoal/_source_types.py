@@ -40,7 +40,7 @@ class Described(Value):
         secret = {option["name"] for option in tables()[self.function] if option["secret"]}
 
         def shown(name: str, value: Any) -> str:
-            if name not in secret:
+            if name not in secret or value is None:
                 return repr(value)
             return repr("***" if isinstance(value, str) else [f"{key}: ***" for key, _ in value])
 

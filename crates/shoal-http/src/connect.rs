@@ -154,7 +154,7 @@ async fn through(client: &Client, proxy: &Proxy, mut stream: TcpStream) -> Resul
         return Ok(Stream::Plain(stream));
     }
     let broken = |why: &dyn std::fmt::Display| {
-        let why = format!("the proxy {} broke off before it had opened a connection: {why}", proxy.shown());
+        let why = format!("the proxy {} ended the connection before the tunnel was open: {why}", proxy.shown());
         failed(&client.address.shown(), Kind::Connect, why)
     };
     let request = proxy.connect_request(&client.address);

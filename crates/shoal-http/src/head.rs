@@ -158,10 +158,10 @@ impl Head {
         matches!(self.status, 301 | 302 | 303 | 307 | 308)
     }
 
-    /// What has sent it, for messages: `who`, unless a proxy may have, because it did not reach that one, or must not.
-    pub fn sender(&self, who: &'static str) -> &'static str {
+    /// What has sent it, for messages: `server`, unless a proxy may have, because it did not reach that one, or must not.
+    pub fn sender(&self, server: &'static str) -> &'static str {
         let is_proxys = self.is_forwarded && matches!(self.status, 403 | 500..=599);
-        if is_proxys { "the proxy, or the server behind it," } else { who }
+        if is_proxys { "the proxy, or the server behind it," } else { server }
     }
 
     /// The error for a 3xx answer, of this kind.

@@ -115,7 +115,7 @@ fn names(entry: &str, address: &Address) -> bool {
     is_named && port.is_none_or(|port| port == address.port)
 }
 
-/// Whether an address is in a network; `None` if that is none.
+/// Whether an address is in a network; `None` if the text is not a network of its kind.
 fn is_in(ip: IpAddr, network: &str, bits: &str) -> Option<bool> {
     let bits: u32 = bits.parse().ok()?;
     let others = match (ip, network.parse().ok()?) {
@@ -189,7 +189,7 @@ impl Proxy {
         format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n{agent}\r\n{}\r\n", self.authorization())
     }
 
-    /// Why the answer to a request for a tunnel is none; `None`: there is one.
+    /// Why there is no tunnel after this answer; `None`: there is one.
     pub(crate) fn refuses(&self, to: &Address, head: &Head) -> Option<Error> {
         let (status, proxy) = (head.status, self.shown());
         let to = escape(end(to).as_bytes());
