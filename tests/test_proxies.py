@@ -161,8 +161,8 @@ def test_what_no_proxy_is_for_is_requested_directly(
     is_proxied: bool,
 ) -> None:
     options = [option.replace("PROXY", proxy.url) for option in options]
-    variables = {name: value.replace("PROXY", proxy.url) for name, value in variables.items()}
-    done = shoal.run("copy", origin.url, "out", *options, **variables)
+    shoal.environment |= {name: value.replace("PROXY", proxy.url) for name, value in variables.items()}
+    done = shoal.run("copy", origin.url, "out", *options)
     assert done.returncode == 0, done.stderr
     assert tree(shoal.directory / "out") == OBJECTS
     assert len(proxy.requests) == (len(origin.requests) if is_proxied else 0)
@@ -187,6 +187,7 @@ def test_a_list_of_urls_has_hosts_with_and_without_a_proxy(
 def test_a_proxy_that_dies_ends_the_run_with_one_error_and_the_next_is_complete(
     shoal: Command, server: UrlServer, proxy: ForwardProxy, tmp_path: Path, is_list: bool
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     hosts = [f"h{number}.example.test" for number in range(30)]
     if is_list:
         proxy.places = dict.fromkeys(hosts, port_of(server.url))
@@ -196,7 +197,7 @@ def test_a_proxy_that_dies_ends_the_run_with_one_error_and_the_next_is_complete(
     else:
         source, wanted = (f"http://{NAME}",), set(OBJECTS)
     proxy.stop_after = 20
-    done = shoal.run("copy", *source, "out", "--json", *DEAD, **everywhere(proxy))
+    done = shoal.run("copy", *source, "out", "--json", *DEAD)
     assert done.returncode == 3, done.stderr
     error = shoal.last_json(done)
     assert error["kind"] == "unreachable"
@@ -208,7 +209,7 @@ def test_a_proxy_that_dies_ends_the_run_with_one_error_and_the_next_is_complete(
     proxy.stop()
     proxy.stop_after = None
     proxy.start()
-    again = shoal.run("copy", *source, "out", "--json", **everywhere(proxy))
+    again = shoal.run("copy", *source, "out", "--json")
     assert again.returncode == 0, again.stderr
     assert set(tree(tmp_path / "out")) == wanted
 
@@ -230,10 +231,11 @@ def test_a_proxy_that_comes_back_is_waited_for(shoal: Command, proxy: ForwardPro
 def test_a_proxy_that_was_never_there_is_one_error_before_anything_fails(
     shoal: Command, proxy: ForwardProxy, tmp_path: Path
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     proxy.stop()
     list_file = write(tmp_path / "list", *(f"http://h{number}.example.test/x{number}" for number in range(50)))
     for source in ((f"https://{NAME}",), ("--urls", list_file)):
-        done = shoal.run("copy", *source, "out", "--json", *DEAD, **everywhere(proxy))
+        done = shoal.run("copy", *source, "out", "--json", *DEAD)
         assert done.returncode == 3, done.stderr
         error = shoal.last_json(done)
         assert (error["kind"], error.get("failed", 0)) == ("unreachable", 0)
@@ -250,8 +252,8 @@ def test_a_wrong_password_for_the_proxy_ends_the_run(
     list_file = write(tmp_path / "list", *(f"{scheme}://h{n}.example.test/x" for n in range(9)))
     source = ("--urls", str(list_file)) if is_list else (f"{scheme}://{NAME}",)
     wrong = proxy.url.replace(PASSWORD, "wrong-5e02")
-    variables = {"http_proxy": wrong, "https_proxy": wrong}
-    done = shoal.run("copy", *source, "out", "--json", **variables)
+    shoal.environment |= {"http_proxy": wrong, "https_proxy": wrong}
+    done = shoal.run("copy", *source, "out", "--json")
     assert done.returncode == 3, done.stderr
     assert shoal.last_json(done)["kind"] == "credentials"
     assert f'"{proxy.shown}": the proxy rejects the given credentials (407)' in done.stderr
@@ -263,15 +265,16 @@ def test_a_wrong_password_for_the_proxy_ends_the_run(
 def test_a_tunnel_that_the_proxy_does_not_permit_is_named(
     shoal: Command, server: UrlServer, proxy: ForwardProxy, tmp_path: Path
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     proxy.statuses[NAME] = 403
-    done = shoal.run("copy", f"https://{NAME}", "out", "--json", **everywhere(proxy))
+    done = shoal.run("copy", f"https://{NAME}", "out", "--json")
     assert done.returncode == 3, done.stderr
     why = f"the proxy {proxy.shown} refuses a connection to {NAME}:443 (403)"
     assert why in shoal.last_json(done)["message"]
     assert "no_proxy" in done.stderr
     # In a list, the other hosts do not suffer.
     list_file = write(tmp_path / "list", f"https://{NAME}/a", f"{server.url}/b")
-    done = shoal.run("copy", "--urls", list_file, "list-out", "--json", **everywhere(proxy))
+    done = shoal.run("copy", "--urls", list_file, "list-out", "--json")
     assert done.returncode == 1, done.stderr
     (failure,) = shoal.last_json(done)["failures"]
     assert (failure["name"], failure["kind"]) == ("a", "forbidden")
@@ -284,12 +287,13 @@ def test_a_tunnel_that_the_proxy_does_not_permit_is_named(
 def test_a_host_that_the_proxy_does_not_reach_is_one_of_many(
     shoal: Command, server: UrlServer, proxy: ForwardProxy, tmp_path: Path, scheme: str
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     hosts = [f"h{number}.example.test" for number in range(5)]
     proxy.places = dict.fromkeys(hosts, port_of(server.url))
     proxy.statuses[NAME] = 502
     urls = [f"http://{host}/{host}/{number}" for number in range(10) for host in hosts]
     list_file = write(tmp_path / "list", f"{scheme}://{NAME}/absent", *urls)
-    done = shoal.run("copy", "--urls", list_file, "out", "--json", *DEAD, "--max-retries", "2", **everywhere(proxy))
+    done = shoal.run("copy", "--urls", list_file, "out", "--json", *DEAD, "--max-retries", "2")
     assert done.returncode == 1, done.stderr
     (failure,) = shoal.last_json(done)["failures"]
     assert failure["name"] == "absent"
@@ -301,13 +305,14 @@ def test_a_host_that_the_proxy_does_not_reach_is_one_of_many(
 def test_redirects_go_through_the_proxy_of_the_host_to_which_they_lead(
     shoal: Command, origin: FaultServer, proxy: ForwardProxy, tmp_path: Path
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     with UrlServer() as elsewhere:
         proxy.places = {**proxy.places, "cdn.example.test": port_of(elsewhere.url)}
         for name in ("plain-0001", "plain-0002"):
             place = "http://cdn.example.test" if name == "plain-0001" else elsewhere.url
             origin.on_object(name, faults.redirect(302, f"{place}/{name}"))
         allow = ("--allow-host", "cdn.example.test", "--allow-host", elsewhere.authority)
-        done = shoal.run("copy", f"http://{NAME}", "out", "--header", f"X-Api-Key: {KEY}", *allow, **everywhere(proxy))
+        done = shoal.run("copy", f"http://{NAME}", "out", "--header", f"X-Api-Key: {KEY}", *allow)
         assert done.returncode == 0, done.stderr
         moved = {"plain-0001": b"/plain-0001", "plain-0002": b"/plain-0002"}
         assert tree(tmp_path / "out") == OBJECTS | moved
@@ -338,7 +343,8 @@ def test_a_private_address_in_a_redirect_is_refused_behind_a_proxy_too(
 def test_a_proxy_that_gets_whole_urls_is_not_sent_requests_ahead_by_a_number(
     shoal: Command, origin: FaultServer, proxy: ForwardProxy, tmp_path: Path
 ) -> None:
-    done = shoal.run("copy", f"http://{NAME}", "out", "--pipeline", "8", **everywhere(proxy))
+    shoal.environment |= everywhere(proxy)
+    done = shoal.run("copy", f"http://{NAME}", "out", "--pipeline", "8")
     assert done.returncode == 0, done.stderr
     assert tree(tmp_path / "out") == OBJECTS
     assert origin.depth == 1
@@ -349,8 +355,9 @@ def test_a_proxy_that_gets_whole_urls_is_not_sent_requests_ahead_by_a_number(
 def test_a_proxy_that_closes_after_each_answer_costs_connections_and_no_object(
     shoal: Command, origin: FaultServer, proxy: ForwardProxy, tmp_path: Path
 ) -> None:
+    shoal.environment |= everywhere(proxy)
     proxy.closes = True
-    done = shoal.run("copy", f"http://{NAME}", "out", **everywhere(proxy))
+    done = shoal.run("copy", f"http://{NAME}", "out")
     assert done.returncode == 0, done.stderr
     assert tree(tmp_path / "out") == OBJECTS
     assert proxy.connections >= len(OBJECTS)
@@ -360,11 +367,8 @@ def test_a_proxy_that_closes_after_each_answer_costs_connections_and_no_object(
     "url", ["socks5://u:hunter2@p.test:1080", "https://u:hunter2@p.test", "http://u:hunter2@p.test:x"]
 )
 def test_what_is_no_http_proxy_is_refused_before_anything_is_sent(shoal: Command, url: str) -> None:
-    for options, variables, named in (
-        (("--proxy", url), {}, "--proxy"),
-        ((), {"https_proxy": url}, "https_proxy"),
-    ):
-        done = shoal.run("copy", f"https://{NAME}", "out", *options, "--json", **variables)
+    for options, variable, named in ((("--proxy", url), "", "--proxy"), ((), url, "https_proxy")):
+        done = shoal.run("copy", f"https://{NAME}", "out", *options, "--json", https_proxy=variable)
         assert done.returncode == 2
         assert shoal.last_json(done)["kind"] == "config"
         assert named in done.stderr
