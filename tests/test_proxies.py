@@ -106,7 +106,8 @@ def test_an_https_service_gets_a_tunnel_that_has_no_secret_of_it(
 ) -> None:
     source = f"https://reader:own-7d1f@{NAME}"
     options = ("--ca-file", "ca.pem", "--header", f"X-Api-Key: {KEY}", "--header", "User-Agent: mine/1")
-    done = shoal.run("copy", source, "out", *options, "--json", "-v", https_proxy=proxy.url)
+    ahead = ("--pipeline", "8", "--workers", "16")
+    done = shoal.run("copy", source, "out", *options, *ahead, "--json", "-v", https_proxy=proxy.url)
     assert done.returncode == 0, done.stderr
     assert tree(tmp_path / "out") == OBJECTS
     assert set(proxy.seen("CONNECT")) == {f"{NAME}:443"}
@@ -128,7 +129,7 @@ def test_an_untrusted_certificate_behind_a_proxy_names_the_service(
     assert done.returncode == 3
     assert shoal.last_json(done)["kind"] == "tls"
     assert f'"https://{NAME}' in done.stderr
-    assert origin.requests == secure.handshakes == []
+    assert len(origin.requests) == len(secure.handshakes) == 0
 
 
 def test_the_option_is_for_python_too_and_its_password_is_not_shown(
@@ -189,6 +190,7 @@ def test_a_proxy_that_dies_ends_the_run_with_one_error_and_the_next_is_complete(
 ) -> None:
     shoal.environment |= everywhere(proxy)
     hosts = [f"h{number}.example.test" for number in range(30)]
+    source: tuple[str, ...]
     if is_list:
         proxy.places = dict.fromkeys(hosts, port_of(server.url))
         server.delay = 0.01

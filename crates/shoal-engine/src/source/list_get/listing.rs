@@ -239,7 +239,7 @@ impl Pages {
         let service = self.service.clone();
         let clock: Clock = || Duration::ZERO;
         let request = Request::new(Method::Get, &asked.target);
-        let other = asked.host.clone().map(|host| service.client.for_other_host(host, false));
+        let other = asked.host.clone().map(|host| service.client.for_other_host(host, false)).transpose()?;
         let mut others = IdleConnections::new(self.connections.findings.clone(), self.connections.wants.clone());
         let (client, connections) = match &other {
             None => (&service.client, &mut self.connections),
