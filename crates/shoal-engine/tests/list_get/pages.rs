@@ -36,7 +36,7 @@ fn a_page_that_looks_as_if_the_listing_went_on_does_not_end_it() {
         (&[r#"{"FileNames":["a"],"NextMarker":"","cursor":7}"#], "cursor"),
         (&[r#"{"FileNames":["a"],"paging":{"cursors":{"before":"x","next":"y"}}}"#], "paging.cursors.next"),
         (&[r#"{"FileNames":["a"],"has_more":true}"#], "has_more"),
-        (&[r#"{"FileNames":["a"],"_links":{"next":{"href":"x"}}}"#], "_links.next"),
+        (&[r#"{"FileNames":["a"],"_links":{"next":{"href":"x"}}}"#], "_links.next.href"),
         (&[r#"{"FileNames":["a"],"next":["x"]}"#], "next"),
         (&[r#"{"FileNames":["a"],"offset":"itr1/rec2"}"#], "offset"),
         (&[r#"{"FileNames":["a"],"page":{"next":"3","next":null}}"#], "page.next"),
