@@ -23,6 +23,7 @@ PROGRAMS = {
     "mkfs.btrfs": "needs mkfs.btrfs",
     "mkfs.ext4": "needs mkfs.ext4",
     "mkfs.xfs": "needs mkfs.xfs",
+    "nginx": "needs nginx",
     "nft": "needs .*\\bnft\\b",
     "strace": "needs strace|strace is not installed",
     "unzip": "needs unzip",

@@ -49,6 +49,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
             f"{SERVICE}/pre", list_path="/l", get_path="/g/{name}", name="x/{name}", expect_type="image/*", **OTHER
         )
     ),
+    f"{SERVICE}/pub index": lambda _: package.list_get(f"{SERVICE}/pub/", index=True, **QUICK),
     f"{SERVICE} decode=always": lambda _: package.list_get(f"{SERVICE}/", decode="always", **QUICK),
     "urls:HERE/a list": lambda here: package.urls(here / "a list", **QUICK),
     "urls:HERE/a list decode=never": lambda here: package.urls(here / "a list", decode="never", **QUICK),

@@ -56,6 +56,7 @@ def list_get(
     name: str = "{name}",
     marker_param: str = "next-marker",
     encode_slash: bool = False,
+    index: bool = False,
     headers: Headers = (),
     expect_type: str | None = None,
     require_length: bool = False,
@@ -102,6 +103,10 @@ def list_get(
             match this name.
         marker_param: The query parameter for the marker.
         encode_slash: Send `/` inside a name as `%2F`.
+        index: The URL is a directory on a web server: shoal reads the pages on which the server lists its files, from
+            this directory down, as nginx, Apache, lighttpd, Caddy and `python -m http.server` make them. Links to other
+            places are not followed. A directory whose page cannot be read is a failure; the same command tries it
+            again.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
             redirect leads to. They are kept out of the journal, of messages and of `repr`.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another

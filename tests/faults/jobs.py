@@ -1,4 +1,4 @@
-"""Kinds of jobs for tests to interrupt, with one oracle: a copy, an update, a list of URLs, and a part of a job.
+"""Kinds of jobs for tests to interrupt, with one oracle: a copy, an update, a list of URLs, an index, and a part.
 
 A job knows what must be at the destination in the end, and which of it the run under test has to write. A new kind is a
 function that sets it up; it then meets every fault that is parametrised by `KINDS`. Not here: jobs into `parquet:`.
@@ -13,6 +13,7 @@ from pathlib import Path
 import shoal as package
 from conftest import Command, Service
 from faults.runs import make_source
+from index_servers import Site
 from trees import tree_of_raw_names
 
 Words = list[str | Path]
@@ -151,6 +152,13 @@ def a_list_of_urls(job: Job, service: Service, tmp_path: Path) -> Words:
     return ["copy", "--urls", tmp_path / "list", job.out]
 
 
+def an_index(job: Job, service: Service, _: Path) -> Words:
+    """Of a web server that lists its directories."""
+    site = Site(job.source)
+    service.running.append(site)  # type: ignore[arg-type]  # which stops it
+    return ["copy", site.url, job.out, "--index"]
+
+
 def a_part(job: Job, service: Service, _: Path) -> Words:
     """The second of two, behind the first one."""
     command: Words = ["copy", service(job.source, page_size=60).url, job.out, "--part"]
@@ -163,7 +171,8 @@ SETUPS: dict[str, Callable[[Job, Service, Path], Words]] = {
     "copy": a_copy,
     "update": an_update,
     "urls": a_list_of_urls,
+    "index": an_index,
     "part": a_part,
 }
 # Beside a copy, for which tests with moments of their own have more of them.
-KINDS = ("update", "urls", "part")
+KINDS = ("update", "urls", "index", "part")

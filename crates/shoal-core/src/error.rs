@@ -70,6 +70,8 @@ kinds! {
     Changed = "changed": Object,
     /// The source cannot read it: an I/O error.
     ReadFailed = "read-failed": Object,
+    /// A part of the source could not be listed. The same command lists it again.
+    Unlisted = "unlisted": Object,
     /// The bytes are not the ones that were promised.
     Integrity = "integrity": Object,
     /// Answers came in another order than their requests: objects that are written may be others.

@@ -215,6 +215,7 @@ impl Transfer {
                     source.begin_retries(!is_finished);
                 }
             } else if is_finished && !properties.once {
+                journal.list_gaps_again()?;
                 journal.retry_all_failed()?;
             }
             standing.take_up(&journal);

@@ -77,6 +77,8 @@ pub struct Head {
     pub(crate) is_forwarded: bool,
     /// A redirect led here.
     pub is_redirected: bool,
+    /// The path and query to which redirects led, if they stayed at the service.
+    pub redirected_to: Option<Box<[u8]>>,
     /// Why this redirect was not followed.
     pub(crate) refusal: Option<Box<RedirectRefused>>,
     /// The version and the part of the object. Only of large or partial answers.
@@ -242,6 +244,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             location,
             is_forwarded: wants.is_forwarded,
             is_redirected: false,
+            redirected_to: None,
             refusal: None,
             version,
             retry_after,

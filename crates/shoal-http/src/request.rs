@@ -113,6 +113,7 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
         };
         // If every object is a redirect, each pipelined request would have to be sent twice.
         (head.echo, head.is_redirected) = (Echo::Missing, true);
+        head.redirected_to = other_host.is_none().then(|| target.clone().into());
     }
     Ok((open, head))
 }

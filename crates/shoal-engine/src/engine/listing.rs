@@ -125,8 +125,10 @@ impl From<Error> for Stopped {
 
 fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<(), Stopped> {
     *shared.frontier() = Frontier::new(known.frontier, known.chain);
-    let cursor = known.cursor.clone().filter(|_| !known.compare);
-    let mut listing = shared.source.list(cursor)?;
+    let mut listing = match known.cursor.clone() {
+        Some(cursor) if known.compare => shared.source.list_again(cursor)?,
+        cursor => shared.source.list(cursor)?,
+    };
     listing.report_to(&shared.findings);
     let (had_objects, compare) = (known.had_objects, known.compare);
     let listed = list_pages(runtime, shared, &mut *listing, known);

@@ -96,6 +96,27 @@ impl Journal {
         self.retry_all_failed().map(|()| true)
     }
 
+    /// Lists the finished run again, if parts of its source could not be listed: what was committed of them is forgotten.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`].
+    pub fn list_gaps_again(&mut self) -> Result<()> {
+        let gaps = self.gaps().map_err(|error| self.explain(error))?;
+        if !gaps.is_empty() {
+            self.forget_partitions(&gaps)?;
+            self.progress.completed = None; // stored when the session begins
+        }
+        Ok(())
+    }
+
+    /// The partitions with what could not be listed.
+    fn gaps(&self) -> Result<Vec<u64>, JournalError> {
+        let sql = "SELECT DISTINCT seq FROM failure WHERE run = ?1 AND kind = 'unlisted'";
+        let mut statement = self.connection()?.prepare(sql)?;
+        let rows = statement.query_map([self.run], |row| Ok(row.get::<_, i64>(0)? as u64))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     fn forget_partitions(&mut self, forgotten: &[u64]) -> Result<()> {
         self.write(|journal, connection| {
             let mut forget = connection.prepare("DELETE FROM done WHERE run = ?1 AND seq = ?2")?;
@@ -187,7 +208,8 @@ impl Journal {
     fn forget_some(&self, connection: &Connection, fate: Fate, after: i64) -> Result<(u64, Option<i64>), JournalError> {
         let which = match fate {
             // If answers came out of order, others may be wrong too. A retry of this one would hide that.
-            Fate::Failed => "due_ms IS NULL AND kind <> 'out-of-order'",
+            // What could not be listed is no object.
+            Fate::Failed => "due_ms IS NULL AND kind NOT IN ('out-of-order', 'unlisted')",
             Fate::Deferred => "due_ms IS NOT NULL AND (tries > 0 OR tried_ms > 0)",
         };
         let sql = format!("SELECT * FROM failure WHERE run = ?1 AND {which} AND id > ?2 ORDER BY id LIMIT ?3");

@@ -48,8 +48,8 @@ pub struct Standing {
 impl Standing {
     /// Takes up that failures are to be retried, or their partitions.
     pub(crate) fn take_up(&mut self, journal: &Journal) {
-        let Standing { done, totals, deferred, .. } = journal.standing(Vec::new());
-        (self.done, self.totals, self.deferred) = (done, totals, deferred);
+        let Standing { done, totals, deferred, completed_at, .. } = journal.standing(Vec::new());
+        (self.done, self.totals, self.deferred, self.completed_at) = (done, totals, deferred, completed_at);
     }
 }
 

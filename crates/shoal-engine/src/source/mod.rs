@@ -147,6 +147,12 @@ pub trait Source: Send + Sync {
     }
     /// Starts a listing at its beginning or at the cursor of an earlier partition.
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>>;
+    /// Starts a listing at its beginning, for [`Behind::Names`]. What an earlier listing had before this cursor is compared,
+    /// so that it must come in the same order, although what had failed may be there now.
+    fn list_again(&self, cursor: Cursor) -> Result<Box<dyn Listing>> {
+        let _ = cursor;
+        self.list(None)
+    }
     /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
     /// Objects that failed in earlier sessions will be selected, in the order of their locators. `lists`: the source is

@@ -44,6 +44,9 @@ impl Source for OfPart {
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         Ok(Box::new(ListingOfPart(self.inner.list(after)?)))
     }
+    fn list_again(&self, cursor: Cursor) -> Result<Box<dyn Listing>> {
+        Ok(Box::new(ListingOfPart(self.inner.list_again(cursor)?)))
+    }
     fn begin_retries(&self, lists: bool) {
         self.inner.begin_retries(lists);
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::error::Kind;
 use crate::source::list_get::ListGetOptions;
-use crate::source::list_get::fuzzing::{PARTITION_MAX, read_page};
+use crate::source::list_get::fuzzing::{PARTITION_MAX, linked, read_page};
 
 /// Where names may stand in a page, and what another reader of JSON finds there.
 type Way = (&'static str, fn(&Value) -> Option<Vec<&Value>>);
@@ -22,6 +22,11 @@ const WAYS: [Way; 4] = [
 pub fn check_list_page(json: &[u8]) {
     for way in WAYS {
         check(json, way);
+    }
+    // As the page of a directory: what it links to is below it, and is requested by its name.
+    for (name, requested) in linked(json) {
+        assert_eq!(requested.as_ref(), Some(&name), "the request of a name leads to it");
+        assert!(name.len() > 2 && name.starts_with(b"c/"), "{}", name.escape_ascii());
     }
 }
 

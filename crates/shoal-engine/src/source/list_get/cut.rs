@@ -13,8 +13,10 @@ pub(super) const PARTITION_MAX: usize = 100;
 /// Set in a stored length: the name stood earlier in its page.
 const DUPLICATE: u32 = 1 << 31;
 
-/// Begins what stands for objects that the service could not list. No name begins so: one with a NUL is not safe.
-const LEFT_OUT: &[u8] = b"\0left out\0";
+/// Begins what stands for objects that could not be listed, by what is known of their names. No name begins so: one with a
+/// NUL is not safe.
+const UNLISTED: [(&[u8], Unlisted); 3] =
+    [(b"\0left out\0", Unlisted::Anywhere), (b"\0directory\0", Unlisted::Below), (b"\0link\0", Unlisted::Itself)];
 
 /// Names one behind the other, each after its length and mark: the form in which partitions carry them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,10 +40,17 @@ impl Encoded {
     /// Appends what stands for so many (directories, say) that the service could not list. It will be a failure of this name.
     pub fn push_left_out(&mut self, count: u64, [one, many]: [&str; 2]) {
         let what = if count == 1 { one } else { many };
-        let name = format!("{count} {what} that the service could not list");
         if count > 0 {
-            self.push(&[LEFT_OUT, name.as_bytes()].concat(), false);
+            let name = format!("{count} {what} that the service could not list");
+            self.push_unlisted(Unlisted::Anywhere, name.as_bytes(), "");
         }
+    }
+
+    /// Appends what stands for objects that could not be listed, with the name of the failure, and why if only the listing
+    /// knows.
+    pub fn push_unlisted(&mut self, names: Unlisted, name: &[u8], why: &str) {
+        let mark = UNLISTED.iter().find(|(_, known)| *known == names).map_or(&b""[..], |(mark, _)| mark);
+        self.push(&[mark, name, b"\0", why.as_bytes()].concat(), false);
     }
 
     /// What is the same for the same names in any order; `None` when there are none.
@@ -50,8 +59,20 @@ impl Encoded {
     }
 }
 
+/// Where the name of the failure is in what stands for objects that could not be listed, and what is known of theirs.
+fn unlisted(bytes: &[u8]) -> Option<(Range<usize>, Unlisted)> {
+    let (mark, names) = UNLISTED.into_iter().find(|(mark, _)| bytes.starts_with(mark))?;
+    let end = memchr::memchr(0, &bytes[mark.len()..]).map_or(bytes.len(), |at| mark.len() + at);
+    Some((mark.len()..end, names))
+}
+
+/// What identifies an entry: all but why it could not be listed, which may be another the next time.
+fn locator(bytes: &[u8]) -> &[u8] {
+    unlisted(bytes).map_or(bytes, |(name, _)| &bytes[..name.end])
+}
+
 /// The name at `at`, its mark, and where the next begins.
-fn entry(encoded: &[u8], at: usize) -> Option<(Range<usize>, bool, usize)> {
+pub(super) fn entry(encoded: &[u8], at: usize) -> Option<(Range<usize>, bool, usize)> {
     let marked = u32::from_le_bytes(encoded.get(at..at + 4)?.try_into().ok()?);
     let end = at + 4 + (marked & !DUPLICATE) as usize;
     encoded.get(at + 4..end)?;
@@ -84,30 +105,35 @@ impl Iterator for Cut {
     type Item = Partition;
 
     fn next(&mut self) -> Option<Partition> {
-        let (from, mut locators) = (self.at, Vec::with_capacity(PARTITION_MAX));
-        while locators.len() < PARTITION_MAX
-            && let Some((name, _, next)) = entry(&self.names.bytes, self.at)
-        {
-            locators.push(&self.names.bytes[name]);
+        let from = self.at;
+        for _ in 0..PARTITION_MAX {
+            let Some((.., next)) = entry(&self.names.bytes, self.at) else { break };
             self.at = next;
         }
-        let len = Some(locators.len() as u32).filter(|&len| len > 0)?;
-        let (seq, key) = (self.seq, Key::of(locators));
+        let payload = self.names.bytes.get(from..self.at).filter(|payload| !payload.is_empty())?;
+        let (seq, after) = (self.seq, self.after.clone());
         self.seq += 1;
-        let payload = self.names.bytes[from..self.at].into();
         let next = if self.at == self.names.bytes.len() { self.next.take() } else { None };
-        Some(Partition { seq, key, after: self.after.clone(), next, payload, len: Some(len) })
+        Some(Partition { seq, after, next, ..partition(payload) })
     }
+}
+
+/// A partition with this payload; `seq` and `after` are the caller's to set.
+pub(super) fn partition(payload: &[u8]) -> Partition {
+    let (mut locators, mut at) = (Vec::with_capacity(PARTITION_MAX), 0);
+    while let Some((name, _, next)) = entry(payload, at) {
+        locators.push(locator(&payload[name]));
+        at = next;
+    }
+    let len = Some(locators.len() as u32);
+    Partition { seq: 0, key: Key::of(locators), after: Cursor::default(), next: None, payload: payload.into(), len }
 }
 
 /// A partition of exactly these names; `seq`, `key` and `after` are the caller's to set.
 pub(super) fn selected(locators: &[Box<[u8]>]) -> Partition {
     let mut names = Encoded::default();
-    for locator in locators {
-        names.push(locator, false);
-    }
-    let (key, len) = (Key::default(), Some(locators.len() as u32));
-    Partition { seq: 0, key, after: Cursor::default(), next: None, payload: names.bytes.into(), len }
+    locators.iter().for_each(|locator| names.push(locator, false));
+    partition(&names.bytes)
 }
 
 /// What objects are called at the destination: their names with something before and behind.
@@ -158,7 +184,7 @@ struct Place {
 enum Is {
     Object,
     Duplicate,
-    LeftOut,
+    Unlisted,
 }
 
 impl Names {
@@ -170,16 +196,21 @@ impl Names {
         let plain = *local == LocalName::default();
         let (mut places, mut made) = (Vec::with_capacity(PARTITION_MAX), Vec::new());
         let mut at = 0;
-        while let Some((locator, duplicate, next)) = entry(payload, at) {
-            let is = match (payload[locator.clone()].starts_with(LEFT_OUT), duplicate) {
-                (true, _) => Is::LeftOut,
-                (false, true) => Is::Duplicate,
-                (false, false) => Is::Object,
+        while let Some((whole, duplicate, next)) = entry(payload, at) {
+            let (start, locator) = (whole.start as u32, locator(&payload[whole.clone()]));
+            let is = match (unlisted(locator), duplicate) {
+                (Some(_), _) => Is::Unlisted,
+                (None, true) => Is::Duplicate,
+                (None, false) => Is::Object,
             };
             if !plain {
-                made.push(local.of(&payload[locator.clone()]));
+                made.push(match unlisted(locator) {
+                    Some((name, Unlisted::Below)) => [local.before.as_bytes(), &locator[name]].concat().into(),
+                    Some((name, _)) => locator[name].into(),
+                    None => local.of(locator),
+                });
             }
-            places.push(Place { start: locator.start as u32, end: locator.end as u32, is });
+            places.push(Place { start, end: start + locator.len() as u32, is });
             at = next;
         }
         if at != payload.len() {
@@ -202,8 +233,21 @@ impl Entries for Names {
         match is {
             Is::Object => entry,
             Is::Duplicate => Entry { skip: Some(Skip::Duplicate), ..entry },
-            Is::LeftOut => Entry { name: &locator[LEFT_OUT.len()..], unlisted: Some(Unlisted::Anywhere), ..entry },
+            Is::Unlisted => match unlisted(locator) {
+                Some((own, unlisted)) => {
+                    let name = if self.made.is_empty() { &locator[own] } else { name };
+                    Entry { name, unlisted: Some(unlisted), ..entry }
+                }
+                None => entry,
+            },
         }
+    }
+
+    /// Why what the entry stands for could not be listed.
+    fn request(&self, index: u32) -> &[u8] {
+        let Place { start, end, .. } = self.places[index as usize];
+        let whole = entry(&self.payload, start as usize - 4).map(|(whole, ..)| &self.payload[end as usize..whole.end]);
+        whole.and_then(|rest| rest.split_first()).map_or(&[], |(_, why)| why)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::partition::Partition;
 use crate::source::http_objects::{self, connections_wanted};
-use crate::source::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX, Written};
+use crate::source::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, Unlisted, WHOLE_MAX, Written};
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -153,7 +153,10 @@ impl RequestHandler for Jobs<'_> {
         }
         loop {
             match self.crew.lane.take() {
-                Take::Job(job) if job.entry().unlisted.is_some() => self.crew.lane.failed(job, left_out()),
+                Take::Job(job) if job.entry().unlisted.is_some() => {
+                    let error = left_out(job.entry().unlisted, job.request());
+                    self.crew.lane.failed(job, error);
+                }
                 Take::Job(job) => return Next::Job(job),
                 Take::Wait => return Next::Wait,
                 Take::Stop => {
@@ -188,6 +191,10 @@ impl RequestHandler for Jobs<'_> {
         self.page.set(None);
         if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
             return plan;
+        }
+        if self.service.options.index && head.redirected_to.as_ref().is_some_and(|to| to.ends_with(b"/")) {
+            let why = "it is a directory, and its link has no slash at the end, so that it was not listed";
+            return Plan::Refuse(Error::new(Kind::BadAnswer, why));
         }
         match refusal(self.service, head, || form_of(job.entry())) {
             None => match self.service.doubt.came(|| job.entry(), head) {
@@ -281,8 +288,17 @@ impl RequestHandler for Jobs<'_> {
     }
 }
 
-/// What became of objects that the service says it could not list.
-fn left_out() -> Error {
+/// What became of objects that could not be listed. `why`: if the listing knows.
+fn left_out(names: Option<Unlisted>, why: &[u8]) -> Error {
+    let why = String::from_utf8_lossy(why);
+    match names {
+        Some(Unlisted::Below) => {
+            return Error::new(Kind::Unlisted, format!("this directory could not be listed: {why}"))
+                .hint("run the same command again to list it again");
+        }
+        Some(Unlisted::Itself) => return Error::new(Kind::BadAnswer, format!("this link was not followed: {why}")),
+        _ => {}
+    }
     let why = "files that the service cannot read, or with names that are too long or not UTF-8, are not copied: fix \
     them there and list again with `resume=\"update\"`";
     Error::new(Kind::ReadFailed, why)

@@ -10,6 +10,8 @@ use crate::source::Entries;
 /// Most names of a partition.
 pub(crate) const PARTITION_MAX: usize = cut::PARTITION_MAX;
 
+pub(crate) use super::index::linked;
+
 /// What a page says.
 pub(crate) struct Read {
     /// The names of each partition, and whether each stood earlier in the page.

@@ -310,7 +310,7 @@ fn no_listing(address: &Address) -> &'static str {
     } else if last.contains('.') {
         "set its path with `list_path`; if this is the URL of one file, `--urls` or `shoal.urls(…)` copies a list with it"
     } else {
-        "set its path with `list_path`"
+        "set its path with `list_path`; if the URL is a directory of a web server, use `index=True`"
     }
 }
 

@@ -1,7 +1,7 @@
 //! Source: a list/get service. `GET /list` returns a page of names and the marker of the next page, `GET /get/{name}`
 //! the bytes of an object.
 //!
-//! Here: the source. `options.rs` has its options, `listing.rs` lists the pages, `page.rs` parses one, `next_page.rs` and
+//! Here: the source. `index/` has another listing, of the directory pages of a web server. `options.rs` has its options, `listing.rs` lists the pages, `page.rs` parses one, `next_page.rs` and
 //! `counted.rs` find the next, `hints.rs` detects an end that comes too early, `loops.rs` listings that never end, `cut.rs`
 //! cuts a page into partitions, `fetch.rs` fetches objects, `refusal.rs` says what the head of an answer means, `doubt.rs` detects when the service sends none any
 //! more (expired credentials, a login page). Not here: connections (`shoal-http`), which name is safe (`Name`), what happens
@@ -14,6 +14,7 @@ mod fetch;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod fuzzing;
 mod hints;
+mod index;
 mod json;
 mod listing;
 mod loops;
@@ -67,6 +68,7 @@ impl ListGet {
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         options.check()?;
         let address = Address::parse(url)?;
+        let options = if options.index { options.of_index()? } else { options };
         let proxies = http_objects::proxies(&options.http)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
         let once = |(_, after): &(&str, &str)| !after.contains("{name}");
@@ -124,14 +126,17 @@ impl Source for ListGet {
             }
         };
         push("list_path", &without_values(&options.list_path), &defaults.list_path);
-        push("get_path", &without_values(&options.get_path), &defaults.get_path);
+        if !options.index {
+            push("get_path", &without_values(&options.get_path), &defaults.get_path);
+        }
         identity.push_str(&options.identity());
         identity
     }
 
     fn properties(&self) -> SourceProperties {
         // Pages that are counted shift when objects come or go, so a number is no place to continue at.
-        let behind = if self.0.options.form().is_counted() { Behind::Names } else { Behind::Trusted };
+        let is_compared = self.0.options.index || self.0.options.form().is_counted();
+        let behind = if is_compared { Behind::Names } else { Behind::Trusted };
         SourceProperties { behind, ..SourceProperties::default() }
     }
 
@@ -142,7 +147,17 @@ impl Source for ListGet {
     }
 
     fn list(&self, after: Option<Cursor>) -> Result<Box<dyn Listing>> {
+        if self.0.options.index {
+            return Ok(Box::new(index::IndexListing::new(self.0.clone(), None)?));
+        }
         Ok(Box::new(listing::Pages::new(self.0.clone(), after)?))
+    }
+
+    fn list_again(&self, cursor: Cursor) -> Result<Box<dyn Listing>> {
+        match self.0.options.index {
+            true => Ok(Box::new(index::IndexListing::new(self.0.clone(), Some(&cursor))?)),
+            false => self.list(None),
+        }
     }
 
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {

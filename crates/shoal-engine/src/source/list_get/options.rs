@@ -107,11 +107,28 @@ crate::options! {
             binds: true, group: SERVICES;
         /// Send `/` inside a name as `%2F`.
         encode_slash: bool = false, "Send / inside a name as %2F.", group: SERVICES;
+        /// The URL is a directory on a web server: shoal reads the pages on which the server lists its files, from this
+        /// directory down, as nginx, Apache, lighttpd, Caddy and `python -m http.server` make them. Links to other places are
+        /// not followed. A directory whose page cannot be read is a failure; the same command tries it again.
+        index: bool = false, "Read the directory pages of a web server.", binds: true, group: SERVICES;
     }
     with { http: HttpOptions }
 }
 
 impl ListGetOptions {
+    /// Those of an index: its objects are below the URL.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] if others say how a service lists its objects.
+    pub(super) fn of_index(self) -> Result<ListGetOptions> {
+        let ListGetOptions { name, http, .. } = self.clone();
+        let plain = ListGetOptions { index: true, name, http, ..ListGetOptions::default() };
+        if plain != self {
+            return Err(Error::new(Kind::Config, "`index` takes no option that says how a service lists its objects"));
+        }
+        Ok(ListGetOptions { get_path: "/{name}".to_owned(), ..plain })
+    }
+
     /// How pages follow each other.
     pub(super) fn form(&self) -> PageForm {
         if self.next_field == ["none"] { PageForm::One } else { self.pages }

@@ -101,6 +101,10 @@ fn read_json(json: &[u8], options: &ListGetOptions, found: &mut Gathered) -> Res
                 Some(b'[') => {
                     "use `names_field=\"[]\"` for an array of names, `names_field=\"[].id\"` for an array of objects"
                 }
+                Some(b'<') => {
+                    "if the URL is a directory of a web server, use `index=True`; else set the path of the listing \
+                    with `list_path`"
+                }
                 _ => {
                     "is this the listing? set its path with `list_path`; for a list of objects, set the field with \
                     `names_field=\"data[].id\"`; for a list of lines, use `list_format=\"lines\"` or `\"jsonl\"`"

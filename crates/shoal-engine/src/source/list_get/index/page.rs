@@ -1,0 +1,458 @@
+//! One directory page: the files and directories that it links to, and whether it is such a page at all.
+//!
+//! A page counts as the index of a directory if it says so in its title or a heading, if it has the links by which servers
+//! sort an index, or if most links to what is below it show the names of what they lead to. A login page, a page that says
+//! "not found" with status 200, and a directory's own `index.html` show none of these. Without them, a page without links
+//! would look like an empty directory.
+//!
+//! Not here: which page is read next (`walk.rs`), what becomes of the names (`../cut.rs`).
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
+use shoal_http::{Address, RedirectTarget, decode, resolve};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::super::cut::Encoded;
+use crate::display::escape;
+use crate::source::Unlisted;
+
+/// How the title or a heading of an index begins: Apache, lighttpd, nginx and most others; Python, Tomcat, rclone; Express;
+/// Jetty.
+const HEADINGS: [&str; 4] = ["index of", "directory listing", "listing directory", "directory:"];
+/// How the links begin that sort an index: Apache; Caddy.
+const SORTS: [&str; 2] = ["?c=", "?sort="];
+/// Longest text of a link that is compared with the name.
+const TEXT_MAX: usize = 4096;
+/// Links of one page among which a second one to the same place is looked for. Beyond, the destination finds it.
+const SEEN_MAX: usize = 1 << 20;
+
+/// Where a page is.
+pub(super) struct Place<'a> {
+    pub address: &'a Address,
+    /// The parts of the path of the start directory, decoded.
+    pub start: &'a [Vec<u8>],
+    /// Path and query of the page, where redirects have led.
+    pub target: &'a [u8],
+    /// Its name: the decoded path below the start, with a slash at its end; empty for the start.
+    pub directory: &'a [u8],
+}
+
+/// What a page links to.
+#[derive(Default)]
+pub(super) struct Page {
+    /// Its files, and what stands for links that cannot be followed exactly.
+    pub names: Encoded,
+    /// Names of its directories, each with a slash at its end.
+    pub directories: Vec<Box<[u8]>>,
+    pub passed_over: PassedOver,
+}
+
+/// How many links were not followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PassedOver {
+    /// With a query, such as those that sort the index.
+    pub queries: u64,
+    /// To other hosts, to what is outside the start directory, or not below the page.
+    pub elsewhere: u64,
+}
+
+/// What a link leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Link {
+    File(Vec<u8>),
+    Directory(Vec<u8>),
+    /// The page.
+    Itself,
+    /// A directory that it is in.
+    Above,
+    Query,
+    Elsewhere,
+    /// Something below the start that cannot be requested by its name.
+    Inexact(&'static str),
+}
+
+/// Reads a page. `None`: it is not the index of a directory.
+pub(super) fn read(html: &[u8], place: &Place<'_>) -> Option<Page> {
+    let mut reader = Reader::new(place);
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
+        reader.take(&event);
+        None
+    });
+    emitter.naively_switch_states(true);
+    Tokenizer::new_with_emitter(html, emitter).for_each(drop);
+    reader.is_index().then_some(reader.page)
+}
+
+/// A tag that is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Link,
+    Base,
+    Input,
+    Heading,
+    Other,
+}
+
+struct Reader<'a> {
+    place: &'a Place<'a>,
+    page: Page,
+    seen: HashSet<u128>,
+    /// What links are relative to: the page, or what it names instead.
+    base: (Address, Vec<u8>),
+    has_base: bool,
+    tag: Tag,
+    attribute: Vec<u8>,
+    /// The first `href` of the tag.
+    href: Option<Vec<u8>>,
+    /// The last part of the name that the open link leads to, and the text in it so far.
+    open: Option<(Vec<u8>, Vec<u8>)>,
+    /// Links to what is below the page, and those that show its name.
+    below: u64,
+    named: u64,
+    has_heading: bool,
+    has_sorts: bool,
+    has_password: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(place: &'a Place<'a>) -> Reader<'a> {
+        Reader {
+            place,
+            page: Page::default(),
+            seen: HashSet::new(),
+            base: (place.address.clone(), place.target.to_vec()),
+            has_base: false,
+            tag: Tag::Other,
+            attribute: Vec::new(),
+            href: None,
+            open: None,
+            below: 0,
+            named: 0,
+            has_heading: false,
+            has_sorts: false,
+            has_password: false,
+        }
+    }
+
+    fn is_index(&self) -> bool {
+        !self.has_password && (self.has_heading || self.has_sorts || self.below > 0 && self.named * 2 >= self.below)
+    }
+
+    fn take(&mut self, event: &CallbackEvent<'_>) {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                self.href = None;
+                self.tag = match *name {
+                    b"a" => Tag::Link,
+                    b"base" => Tag::Base,
+                    b"input" => Tag::Input,
+                    b"title" | b"h1" | b"h2" => Tag::Heading,
+                    _ => Tag::Other,
+                };
+            }
+            CallbackEvent::AttributeName { name } => self.attribute = name.to_vec(),
+            CallbackEvent::AttributeValue { value } => match (self.tag, &*self.attribute) {
+                (Tag::Link | Tag::Base, b"href") if self.href.is_none() => self.href = Some(value.to_vec()),
+                (Tag::Input, b"type") => self.has_password |= value.eq_ignore_ascii_case(b"password"),
+                _ => {}
+            },
+            CallbackEvent::CloseStartTag { .. } => match (self.tag, self.href.take()) {
+                (Tag::Link, href) => {
+                    self.close_link();
+                    href.iter().for_each(|href| self.link(href));
+                }
+                (Tag::Base, Some(href)) if !self.has_base => {
+                    self.has_base = true;
+                    if let Ok(RedirectTarget { address, target }) = resolve(&self.base.0, &self.base.1, &cleaned(&href))
+                    {
+                        self.base = (address, target);
+                    }
+                }
+                _ => {}
+            },
+            CallbackEvent::String { value } => {
+                if std::mem::replace(&mut self.tag, Tag::Other) == Tag::Heading {
+                    let text = String::from_utf8_lossy(value).trim().to_ascii_lowercase();
+                    self.has_heading |= HEADINGS.iter().any(|heading| text.starts_with(heading));
+                }
+                if let Some((_, text)) = &mut self.open {
+                    let room = TEXT_MAX.saturating_sub(text.len());
+                    text.extend_from_slice(&value[..value.len().min(room)]);
+                }
+            }
+            CallbackEvent::EndTag { name: b"a" } => self.close_link(),
+            _ => {}
+        }
+    }
+
+    /// Follows a link, and remembers what it leads to.
+    fn link(&mut self, href: &[u8]) {
+        let href = cleaned(href);
+        if href.is_empty() || href.starts_with(b"#") {
+            return;
+        }
+        let begin = String::from_utf8_lossy(&href[..href.len().min(8)]).to_ascii_lowercase();
+        self.has_sorts |= SORTS.iter().any(|sort| begin.starts_with(sort));
+        let (name, is_directory) = match follow(self.place, &self.base, &href) {
+            Link::Itself | Link::Above => return,
+            Link::Query => return self.page.passed_over.queries += 1,
+            Link::Elsewhere => return self.page.passed_over.elsewhere += 1,
+            Link::Inexact(why) => {
+                let shown = format!("{}{}", escape(self.place.directory), escape(&href));
+                return self.page.names.push_unlisted(Unlisted::Itself, shown.as_bytes(), why);
+            }
+            Link::File(name) => (name, false),
+            Link::Directory(name) => (name, true),
+        };
+        let last = name.strip_suffix(b"/").unwrap_or(&name).rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        (self.open, self.below) = (Some((last.to_vec(), Vec::new())), self.below + 1);
+        if self.seen.len() < SEEN_MAX && !self.seen.insert(xxh3_128(&name)) {
+            return; // an icon may link to the same place
+        }
+        match is_directory {
+            true => self.page.directories.push(name.into()),
+            false => self.page.names.push(&name, false),
+        }
+    }
+
+    /// The text of a link is complete. Servers cut long names: `photograph..>`.
+    fn close_link(&mut self) {
+        let Some((name, text)) = self.open.take() else { return };
+        let text = text.trim_ascii();
+        let cut = text.strip_suffix(b"..>").or_else(|| text.strip_suffix(b"...")).filter(|cut| !cut.is_empty());
+        let whole = text.strip_suffix(b"/").or_else(|| text.strip_suffix(b"@")).unwrap_or(text);
+        let is_name = text == name || whole == name || cut.is_some_and(|cut| name.starts_with(cut));
+        // A second link to the same place, around an icon, shows nothing.
+        (self.named, self.below) = (self.named + u64::from(is_name), self.below - u64::from(text.is_empty()));
+    }
+}
+
+/// An `href` as browsers read it: without white space around it, tabs and line breaks.
+fn cleaned(href: &[u8]) -> Vec<u8> {
+    let kept = href.trim_ascii().iter().filter(|byte| !b"\t\r\n".contains(byte));
+    kept.flat_map(|&byte| match byte {
+        0..=0x1f | 0x7f => format!("%{byte:02X}").into_bytes(),
+        _ => vec![byte],
+    })
+    .collect()
+}
+
+/// Where a link leads.
+fn follow(place: &Place<'_>, (address, target): &(Address, Vec<u8>), href: &[u8]) -> Link {
+    let Ok(RedirectTarget { address: to, target }) = resolve(address, target, href) else { return Link::Elsewhere };
+    if !to.is_same_origin(place.address) {
+        return Link::Elsewhere;
+    }
+    let (path, has_query) = match target.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&target[..at], true),
+        None => (&target[..], false),
+    };
+    let parts: Vec<Option<Vec<u8>>> = parts(path).collect();
+    let Some((last, folders)) = parts.split_last() else { return Link::Elsewhere };
+    let is_start = |folders: &[Option<Vec<u8>>]| folders.iter().map(Option::as_ref).eq(place.start.iter().map(Some));
+    if folders.len() < place.start.len() || !is_start(&folders[..place.start.len()]) {
+        // Every index has a link to the directory above it.
+        let is_above = last.as_ref().is_some_and(Vec::is_empty)
+            && folders.iter().map(Option::as_ref).eq(place.start.iter().map(Some).take(folders.len()));
+        return match (has_query, is_above) {
+            (true, _) => Link::Query,
+            (_, true) => Link::Above,
+            _ => Link::Elsewhere,
+        };
+    }
+    if has_query {
+        return Link::Query;
+    }
+    let mut name = Vec::with_capacity(path.len());
+    for (at, part) in parts[place.start.len()..].iter().enumerate() {
+        let is_last = at + 1 + place.start.len() == parts.len();
+        let part = match part.as_deref() {
+            None => return Link::Inexact("its percent-encoding is not correct, so that it has no name"),
+            Some(b"." | b"..") => return Link::Inexact("its path has encoded dots, so that it has no name"),
+            Some(b"") if !is_last => return Link::Inexact("its path has an empty part, so that it has no name"),
+            Some(part) if part.iter().any(|byte| b"\0/".contains(byte)) => {
+                return Link::Inexact("it has an encoded slash or zero byte, which no name can have");
+            }
+            Some(part) => part,
+        };
+        name.extend_from_slice(part);
+        name.extend_from_slice(if is_last { b"" } else { b"/" });
+    }
+    let is_directory = name.is_empty() || name.ends_with(b"/");
+    match name.strip_prefix(place.directory) {
+        Some(b"") => Link::Itself,
+        Some(_) if is_directory => Link::Directory(name),
+        Some(_) => Link::File(name),
+        None if is_directory && place.directory.starts_with(&name) => Link::Above,
+        None => Link::Elsewhere,
+    }
+}
+
+/// The name of the directory at this path and query, if it is the start or below it.
+pub(super) fn directory_at(address: &Address, start: &[Vec<u8>], target: &[u8]) -> Option<Vec<u8>> {
+    let place = Place { address, start, target, directory: b"" };
+    match follow(&place, &(address.clone(), target.to_vec()), target) {
+        Link::Itself => Some(Vec::new()),
+        Link::Directory(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// The parts of an absolute path, decoded; `None` where the encoding is not correct.
+pub(super) fn parts(path: &[u8]) -> impl Iterator<Item = Option<Vec<u8>>> + '_ {
+    path.split(|&byte| byte == b'/').skip(1).map(|part| decode(std::str::from_utf8(part).ok()?))
+}
+
+/// The names of the files and directories that a page at this path links to, and where each is requested, for the fuzz target.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn linked(html: &[u8]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    use crate::source::Entries;
+    use crate::source::list_get::cut::{LocalName, Names};
+    let address = Address::new(false, "h".to_owned(), None);
+    let (start, target) = ([b"a b".to_vec()], &b"/a%20b/c/"[..]);
+    let Some(page) = read(html, &Place { address: &address, start: &start, target, directory: b"c/" }) else {
+        return Vec::new();
+    };
+    let names = Names::new(&page.names.bytes.into(), &LocalName::default()).expect("names");
+    let files = (0..names.len()).map(|index| names.get(index)).filter(|entry| entry.unlisted.is_none());
+    let all = files.map(|entry| entry.name.to_vec()).chain(page.directories.iter().map(|name| name.to_vec()));
+    let again = |name: &Vec<u8>| {
+        let mut request = b"/a%20b/".to_vec();
+        shoal_http::encode_name(&mut request, name, false);
+        let place = Place { address: &address, start: &start, target, directory: b"c/" };
+        match follow(&place, &(address.clone(), target.to_vec()), &request) {
+            Link::File(name) | Link::Directory(name) => Some(name),
+            _ => None,
+        }
+    };
+    all.map(|name| (name.clone(), again(&name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::cut::{LocalName, Names};
+    use super::*;
+    use crate::source::Entries;
+
+    /// What a page at `target` links to, if it is an index; what cannot be followed has a `!`.
+    fn links(html: impl AsRef<[u8]>, target: &str) -> Option<(Vec<String>, Vec<String>, PassedOver)> {
+        let address = Address::parse("http://h:81/pub%20x").unwrap();
+        let (start, target) = ([b"pub x".to_vec()], target.as_bytes());
+        let directory = directory_at(&address, &start, target).unwrap();
+        let page = read(html.as_ref(), &Place { address: &address, start: &start, target, directory: &directory })?;
+        let names = Names::new(&page.names.bytes.into(), &LocalName::default()).unwrap();
+        let text = |name: &[u8]| escape(name).clone();
+        let name = |index| match names.get(index) {
+            entry if entry.unlisted.is_some() => format!("!{}", text(entry.name)),
+            entry => text(entry.name),
+        };
+        let directories = page.directories.iter().map(|name| text(name)).collect();
+        Some(((0..names.len()).map(name).collect(), directories, page.passed_over))
+    }
+
+    /// The same of links on an index of the start directory.
+    fn of(hrefs: &[&str]) -> (Vec<String>, Vec<String>, PassedOver) {
+        let anchors: Vec<_> = hrefs.iter().map(|href| format!("<a href=\"{href}\">x</a>")).collect();
+        links(format!("<title>Index of /pub x/</title>{}", anchors.concat()), "/pub%20x/").unwrap()
+    }
+
+    #[test]
+    fn pages_of_all_servers_are_read() {
+        let escaped = |name: &str| escape(name.as_bytes());
+        let long = format!("long{}.txt", "x".repeat(100));
+        let mut files: Vec<String> = [
+            "a b.txt",
+            "a&b<c>.txt",
+            "a:b.txt",
+            "back\\slash.txt",
+            "index2.html",
+            &long,
+            "per%cent.txt",
+            "plus+.txt",
+            "q?x#y.txt",
+            "quote'\".txt",
+            "tilde~.txt",
+            "with;semi=.txt",
+            "üñ.txt",
+        ]
+        .map(escaped)
+        .to_vec();
+        files.sort();
+        let pages: [(&str, &[u8], u64); 5] = [
+            ("nginx", include_bytes!("recorded/nginx.html"), 0),
+            ("Apache", include_bytes!("recorded/apache.html"), 4),
+            ("lighttpd", include_bytes!("recorded/lighttpd.html"), 0),
+            ("Python", include_bytes!("recorded/python.html"), 0),
+            ("Caddy", include_bytes!("recorded/caddy.html"), 4),
+        ];
+        for (server, page, queries) in pages {
+            let (mut found, mut directories, passed_over) = links(page, "/pub%20x/").expect(server);
+            found.retain(|name| name != ".hidden" && !name.starts_with("lat"));
+            found.sort();
+            directories.sort();
+            assert_eq!(
+                (&found, directories.join(",")),
+                (&files, "empty/,loop/,q?dir/,sub dir/".to_owned()),
+                "{server}"
+            );
+            assert_eq!(passed_over.queries, queries, "{server}");
+            assert!(links(page, "/pub%20x/deep/er/").expect(server).0.iter().all(|name| name.starts_with("deep/er/")));
+        }
+    }
+
+    #[test]
+    fn names_are_those_that_lead_to_the_same_request() {
+        let (files, directories, _) =
+            of(&["a%20b", "a+b", "%41", "x&amp;y", "./c:d", "/pub%20x/r", "d/e/", "%2B%25", "\tz\n"]);
+        assert_eq!(files, ["a b", "a+b", "A", "x&y", "c:d", "r", "+%", "z"]);
+        assert_eq!(directories, ["d/e/"]);
+        let (files, ..) = of(&["a%2Fb", "100%", "%zz", "x/%2E%2e/y", "a//b", "n%00", "../pub%20x/%2e%2e"]);
+        assert!(files.len() == 7 && files.iter().all(|name| name.starts_with('!')), "{files:?}");
+    }
+
+    #[test]
+    fn links_to_other_places_are_counted() {
+        let known = of(&["../", "/", "/pub%20x/", "", "#x", "./"]);
+        assert_eq!((known.0.len() + known.1.len(), known.2), (0, PassedOver::default()));
+        let others = ["/pub%20xy", "../other", "//g/pub%20x/a", "https://h:81/pub%20x/a", "mailto:a@b", "/pub%20x"];
+        assert_eq!(of(&others), (vec![], vec![], PassedOver { queries: 0, elsewhere: 6 }));
+        assert_eq!(of(&["?C=N;O=D", "a?b", "/x?y"]), (vec![], vec![], PassedOver { queries: 3, elsewhere: 0 }));
+        let page =
+            "<h1>Index of</h1><a href='/pub%20x/b/c'>c</a><a href=d>d</a><a href=../../b/>b</a><a href=../>..</a>";
+        let (files, directories, passed_over) = links(page, "/pub%20x/a/z/").unwrap();
+        assert_eq!((files.join(","), directories.len(), passed_over.elsewhere), ("a/z/d".into(), 0, 2));
+    }
+
+    #[test]
+    fn broken_html_is_read_as_browsers_read_it() {
+        let html = "<TITLE>index OF</title><A class=x HREF = one>1<a href='two' href='no'>2</p><!-- <a href=no> -->\
+                    <script>'<a href=no>'</script><a\nhref=three\n><img></a><a href=three>three</a><a href=cut";
+        let (files, ..) = links(html, "/pub%20x/").unwrap();
+        assert_eq!(files, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn what_is_no_index_is_not_taken_for_an_empty_directory() {
+        for html in [
+            "",
+            "<html><body></body></html>",
+            "<title>Sign in</title><a href=forgot>Forgot your password?</a>",
+            "<title>Index of</title><input type=Password>",
+            "<h1>404</h1><a href=/>home</a><a href=../>up</a>",
+            "<title>My page</title><a href=a.html>A</a><a href=b.html>B</a><a href=c.html>c.html</a>",
+        ] {
+            assert!(links(html, "/pub%20x/").is_none(), "{html}");
+        }
+        for html in [
+            "<pre><a href=a.txt>a.txt</a>\n<a href=b/>b/</a></pre>", // Go
+            "<title>Directory listing for /x/</title>",
+            "<a href='?C=N;O=D'>Name</a>",
+            "<a href=photograph.jpg><img></a><a href=photograph.jpg>photog..&gt;</a>",
+        ] {
+            assert!(links(html, "/pub%20x/").is_some(), "{html}");
+        }
+    }
+}
