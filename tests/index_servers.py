@@ -134,7 +134,7 @@ def nginx(root: Path, own: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def python(root: Path, _: Path) -> Iterator[str]:
     """Runs `python -m http.server` over a directory; returns its URL."""
-    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", root]
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(root)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert server.stdout is not None
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -140,7 +140,7 @@ def test_a_directory_that_redirects_to_another_is_listed_under_its_own_name(site
     ],
 )
 def test_a_directory_without_an_index_is_a_failure_until_the_same_command_can_list_it(
-    site: Site, tmp_path: Path, page: tuple, why: str
+    site: Site, tmp_path: Path, page: tuple[Any, ...], why: str
 ) -> None:
     site.write("a/1", "b/2", "b/c/3", "d/4")
     site.page("/login?next=x", "<title>Index of users</title>")
