@@ -8,11 +8,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._report import Progress
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta  # `import shoal` must be fast
 
 # scripts/signatures.py writes these lines.
 Backslashes = Literal["refuse", "separator"]
@@ -31,7 +34,8 @@ Workers = Literal["auto"] | int
 Size = int | str
 Path = str | os.PathLike[str]
 Texts = str | Sequence[str]
-Headers = Mapping[str, str] | Sequence[tuple[str, str]]
+HeaderPairs = Mapping[str, str] | Sequence[tuple[str, str]]
+Headers = HeaderPairs | Callable[[], "HeaderPairs | tuple[HeaderPairs, datetime | timedelta]"]
 Part = tuple[int, int]
 ProgressOption = bool | Callable[[Progress], object] | None
 

@@ -38,14 +38,15 @@ class Described(Value):
         else:
             what = f"({len(self.what):,} paths)" if isinstance(self.what, tuple) else repr(self.what)
         secret = {option["name"] for option in tables()[self.function] if option["secret"]}
+        shown = (f"{name}={_hidden(value) if name in secret else repr(value)}" for name, value in self.options.items())
+        return f"{self.function}({', '.join((what, *shown))})"
 
-        def shown(name: str, value: Any) -> str:
-            if name not in secret or value is None:
-                return repr(value)
-            return repr("***" if isinstance(value, str) else [f"{key}: ***" for key, _ in value])
 
-        options = (f"{name}={shown(name, value)}" for name, value in self.options.items())
-        return f"{self.function}({', '.join((what, *options))})"
+def _hidden(value: object) -> str:
+    """Shows what a secret is, and the names of headers."""
+    if isinstance(value, tuple):
+        return repr([f"{key}: ***" for key, _ in value])
+    return repr(value if value is None else "***")
 
 
 class ListGet(Described):

@@ -58,6 +58,8 @@ def list_get(
     encode_slash: bool = False,
     index: bool = False,
     headers: Headers = (),
+    header_command: str | None = None,
+    netrc: bool | Path = False,
     expect_type: str | None = None,
     require_length: bool = False,
     decode: Decode = "auto",
@@ -108,7 +110,13 @@ def list_get(
             places are not followed. A directory whose page cannot be read is a failure; the same command tries it
             again.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
-            redirect leads to. They are kept out of the journal, of messages and of `repr`.
+            redirect leads to. Or a function that returns such headers, or `(headers, expiry)` with a `datetime` or
+            `timedelta`; it is called again when they expire or are refused (docs/services.md). Headers are kept out of
+            the journal, of messages and of `repr`.
+        header_command: A program and its arguments, which prints headers as lines `Name: value`, in addition to
+            `headers`. It is run without a shell, for at most 60 seconds, and again when the headers are refused.
+        netrc: Send the name and password that `$NETRC` or `~/.netrc` has for a host, or the file at this path. A
+            password in the URL and a header `Authorization` replace them. An entry `default` is not used.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML
             page, or JSON, is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So
@@ -175,6 +183,8 @@ def urls(
     per_host: int = 6,
     limit_requests: float | None = None,
     headers: Headers = (),
+    header_command: str | None = None,
+    netrc: bool | Path = False,
     expect_type: str | None = None,
     require_length: bool = False,
     decode: Decode = "auto",
@@ -207,7 +217,13 @@ def urls(
         per_host: Maximum number of connections to one host.
         limit_requests: Maximum number of requests per second to one host.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
-            redirect leads to. They are kept out of the journal, of messages and of `repr`.
+            redirect leads to. Or a function that returns such headers, or `(headers, expiry)` with a `datetime` or
+            `timedelta`; it is called again when they expire or are refused (docs/services.md). Headers are kept out of
+            the journal, of messages and of `repr`.
+        header_command: A program and its arguments, which prints headers as lines `Name: value`, in addition to
+            `headers`. It is run without a shell, for at most 60 seconds, and again when the headers are refused.
+        netrc: Send the name and password that `$NETRC` or `~/.netrc` has for a host, or the file at this path. A
+            password in the URL and a header `Authorization` replace them. An entry `default` is not used.
         expect_type: A pattern that the content type of an object must match, such as `"image/*"`; an answer of another
             type is a failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML
             page, or JSON, is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So

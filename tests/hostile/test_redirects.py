@@ -22,7 +22,7 @@ BIG = bytes(range(251)) * 1200  # 301,200 bytes: above what is handed on whole (
 SECRETS = {"authorization": "Bearer hush", "x-api-key": "hush", "cookie": "a=hush", "x-amz-security-token": "hush"}
 SECRET_OPTIONS = [part for name, value in SECRETS.items() for part in ("--header", f"{name}: {value}")]
 # All that a server may see to which only a redirect has led.
-HARMLESS = {"host", "accept-encoding", "user-agent"}
+HARMLESS = {"host", "accept-encoding", "accept", "user-agent"}
 
 
 @pytest.fixture

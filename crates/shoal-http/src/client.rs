@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attempts::Attempts;
+use crate::changing::Fields;
 use crate::message::Sign;
 use crate::pipeline_policy::{Pipeline, PipelinePolicy};
 use crate::proxy::{Proxies, Proxy};
@@ -20,8 +21,8 @@ use shoal_core::option::valid_field;
 pub struct Client {
     /// Where it is.
     pub address: Address,
-    /// Header lines of every request, each with its line break, including `Host` and `Authorization`. Secret.
-    pub fields: Secret,
+    /// Header lines of every request.
+    pub fields: Fields,
     /// Signs each request.
     pub signer: Option<Arc<dyn Sign>>,
     /// Longest wait until the system accepts more of a request, for the next byte and for a whole head, and the window over which the least rate is measured.
@@ -57,10 +58,10 @@ pub struct Client {
 impl Client {
     /// One for this address. It sends `fields` (see [`request_fields`]) with each request, one request at a time; it reads no
     /// certificates before it needs them, and follows redirects within its origin only.
-    pub fn new(address: Address, fields: Secret) -> Client {
+    pub fn new(address: Address, fields: impl Into<Fields>) -> Client {
         Client {
             address,
-            fields,
+            fields: fields.into(),
             signer: None,
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
@@ -103,7 +104,7 @@ impl Client {
             is_other_host: true,
             remarks: self.remarks.clone(),
             // The other host may be farther away: what is known about connections to this one does not apply.
-            ..Client::new(address.clone(), Secret::new(plain_fields(&address, true)))
+            ..Client::new(address.clone(), Secret::new(plain_fields(&address, |_| false)))
         })
     }
 
@@ -137,13 +138,21 @@ pub enum Refuses {
     Private,
 }
 
+/// Whether these headers can be sent.
+///
+/// # Errors
+/// [`Kind::Config`] if not.
+pub fn check_headers(headers: &[(String, String)]) -> Result<()> {
+    request_fields(&Address::new(false, String::new(), None), headers).map(drop)
+}
+
 /// The header lines of every request to this address.
 ///
 /// # Errors
 /// [`Kind::Config`] for a header that cannot be sent.
 pub fn request_fields(address: &Address, headers: &[(String, String)]) -> Result<Secret> {
     let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    let mut lines = plain_fields(address, !has("user-agent"));
+    let mut lines = plain_fields(address, has);
     if let Some(authorization) = address.authorization.as_ref().filter(|_| !has("authorization")) {
         lines.push_str(&format!("Authorization: {}\r\n", authorization.reveal()));
     }
@@ -169,8 +178,14 @@ pub fn request_fields(address: &Address, headers: &[(String, String)]) -> Result
     Ok(Secret::new(lines))
 }
 
-/// The header lines that every service receives.
-fn plain_fields(address: &Address, with_agent: bool) -> String {
-    let agent = if with_agent { concat!("User-Agent: shoal/", env!("CARGO_PKG_VERSION"), "\r\n") } else { "" };
-    format!("Host: {}\r\nAccept-Encoding: identity\r\n{agent}", address.authority())
+/// The header lines that every service receives, but for those that the user sets.
+fn plain_fields(address: &Address, is_set: impl Fn(&str) -> bool) -> String {
+    let mut lines = format!("Host: {}\r\nAccept-Encoding: identity\r\n", address.authority());
+    // Some services answer 406, or with a page for people, without `Accept`.
+    for (name, value) in [("User-Agent", concat!("shoal/", env!("CARGO_PKG_VERSION"))), ("Accept", "*/*")] {
+        if !is_set(name) {
+            lines.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    lines
 }

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::ReadBuf;
 
 use crate::body::{Framing, Step};
+use crate::changing::Versions;
 use crate::client::Client;
 use crate::deadline::Deadlines;
 use crate::encoding::Decoding;
@@ -61,6 +62,8 @@ pub struct Connection<C, W = ()> {
     ids: Option<RequestIds>,
     /// The number of the next request.
     requests: u64,
+    /// Those of the header lines of requests.
+    versions: Versions,
     /// The pieces of a small body of unknown length. Empty between answers; the allocation is kept.
     pieces: Vec<u8>,
     /// Bytes received since the last single request was sent.
@@ -96,6 +99,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
             first_answer_time: None,
             ids,
             requests: 0,
+            versions: Versions::default(),
             pieces: Vec::new(),
             received: 0,
             closed: false,
@@ -136,6 +140,7 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
                 Some((mut head, length)) => {
                     self.start += length;
                     if head.status / 100 != 1 {
+                        head.sent_with = self.versions.of(number);
                         if !self.unsent().is_empty() {
                             self.send_no_more();
                         }
@@ -169,7 +174,12 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         }
         let signer = client.signer.as_deref();
         let forwards = client.forwards().map(|proxy| (client.address.origin(), proxy.authorization()));
-        self.body = message::write(client.fields.reveal(), forwards, signer, id, request, &mut self.request)?;
+        let (queue, versions) = (&mut self.request, &mut self.versions);
+        self.body = client.fields.with(&client.address, |fields, version| {
+            let body = message::write(fields, forwards, signer, id, request, queue)?;
+            versions.sent(number, version);
+            Ok(body)
+        })?;
         self.requests += 1;
         Ok(number)
     }
@@ -188,7 +198,11 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
     /// Looks for the answer to request `number` after `from` unread bytes. `more`: requests after it are unanswered.
     pub(crate) fn next_answer(&mut self, reader: &mut Reader, from: usize, number: u64, more: bool) -> Result<Answer> {
         let id = self.ids.as_mut().map_or(&[][..], |ids| ids.get(number));
-        reader.next(&self.buffer[self.start + from..self.end], id, more)
+        let mut answer = reader.next(&self.buffer[self.start + from..self.end], id, more)?;
+        if let Answer::Whole { head, .. } | Answer::Begun { head, .. } = &mut answer {
+            head.sent_with = self.versions.of(number);
+        }
+        Ok(answer)
     }
 
     /// A range of the unread bytes, as in the result of `next_answer` with `from` 0.

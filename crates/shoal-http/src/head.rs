@@ -83,7 +83,11 @@ pub struct Head {
     pub(crate) refusal: Option<Box<RedirectRefused>>,
     /// The version and the part of the object. Only of large or partial answers.
     pub(crate) version: Option<Box<Version>>,
-    /// Only with 429 and 5xx; capped at 120 s.
+    /// Version of the header lines of its request (`changing.rs`): 0 if these never change, or were not sent.
+    pub(crate) sent_with: u64,
+    /// With 403: no request is left in this period of time.
+    is_used_up: bool,
+    /// Only with 403, 429 and 5xx; capped at 120 s.
     pub retry_after: Option<Duration>,
     /// When the object was last modified, and when the answer was sent.
     dates: Dates,
@@ -153,6 +157,11 @@ impl Head {
     /// Whether its body was read to the end.
     pub(crate) fn is_read(&self) -> bool {
         matches!(self.framing, Framing::Length(0) | Framing::Chunked(Chunks::End))
+    }
+
+    /// Whether it asks to slow down, also where it says so with 403.
+    pub fn is_throttling(&self) -> bool {
+        matches!(self.status, 429 | 503) || self.status == 403 && (self.is_used_up || self.retry_after.is_some())
     }
 
     /// Whether this is a redirect that could be followed.
@@ -228,7 +237,7 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         types().is_some_and(|found| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding))
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, kept, is_html, is_json, location, retry_after, dates, .. } = reading;
+    let HeadFields { echo, encoding, kept, is_html, is_json, location, is_used_up, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
@@ -247,6 +256,8 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             redirected_to: None,
             refusal: None,
             version,
+            sent_with: 0,
+            is_used_up,
             retry_after,
             dates,
         },
@@ -268,6 +279,7 @@ struct HeadFields<'a> {
     is_html: bool,
     is_json: bool,
     location: Option<Location>,
+    is_used_up: bool,
     retry_after: Option<Duration>,
     dates: Dates,
 }
@@ -322,7 +334,10 @@ impl HeadFields<'_> {
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
                 self.location = Some(Location(value.trim_ascii().to_vec()));
             }
-            11 if self.status >= 429 && name.eq_ignore_ascii_case("retry-after") => {
+            21 if self.status == 403 && name.eq_ignore_ascii_case("x-ratelimit-remaining") => {
+                self.is_used_up = value.trim_ascii() == b"0";
+            }
+            11 if (self.status == 403 || self.status >= 429) && name.eq_ignore_ascii_case("retry-after") => {
                 self.retry_after = retry_after(value, SystemTime::now());
             }
             _ => {}

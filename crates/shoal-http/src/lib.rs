@@ -10,7 +10,7 @@
 //! | `respond.rs`, `stream_body.rs` | hand one answer to the `RequestHandler` (`request_handler.rs`); a large body |
 //! | `request.rs`, `idle_connections.rs` | one request with its redirects; the connections kept for the next request |
 //! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
-//! | `client.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
+//! | `client.rs`, `changing.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
 //! | `proxy.rs` | which requests go through a proxy, and how |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
@@ -28,6 +28,7 @@
 
 mod attempts;
 mod body;
+mod changing;
 mod check_objects;
 mod client;
 mod client_loop;
@@ -62,7 +63,8 @@ mod url;
 mod version;
 
 pub use attempts::Attempts;
-pub use client::{Client, Refuses, Targets, request_fields};
+pub use changing::{Changing, Fields, Pairs};
+pub use client::{Client, Refuses, Targets, check_headers, request_fields};
 pub use client_loop::{Ending, run_requests};
 pub use connection::{Connection, ERROR_BODY_MAX};
 pub use head::{CONDITION, Head, Wants};
@@ -72,7 +74,7 @@ pub use pipeline_policy::{DEPTHS, Pipeline, PipelinePolicy};
 pub use proxy::{Proxies, Proxy};
 pub use redirect::{AllowedHost, RedirectRefused, RedirectTarget, resolve};
 pub use remarks::Remarks;
-pub use request::send;
+pub use request::{send, send_current};
 pub use request_handler::{Next, Plan, RequestHandler};
 pub use tls::Tls;
 pub use unproven::{Doubt, Passed};

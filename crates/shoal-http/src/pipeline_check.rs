@@ -33,6 +33,7 @@ async fn fetch_pipelined<E: RequestHandler>(
     objects: &[CheckObject],
     received: &Cell<u64>,
 ) -> Result<()> {
+    client.fields.ready().await?;
     let mut open: Connection<_> =
         Connection::open(client, handler.wants(), || handler.stalled(), handler.findings()).await?;
     open.grow_buffer(E::WHOLE_MAX + HEAD_MAX);

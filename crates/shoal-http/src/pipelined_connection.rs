@@ -240,10 +240,12 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                     return Some(needed);
                 }
                 Ok(Answer::Whole { head, body }) => {
+                    self.client.fields.answered(&head);
                     self.pass_on_held(true);
                     self.hold(head, body);
                 }
                 Ok(Answer::Begun { head, body }) => {
+                    self.client.fields.answered(&head);
                     self.pass_on_held(true);
                     self.stream_answer(head, body).await;
                 }
@@ -298,6 +300,7 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                 },
                 Plan::Unchanged => self.handler.unchanged(job),
                 Plan::Refuse(error) => self.handler.failed(job, error),
+                Plan::Again => self.handler.requeued(job),
                 Plan::Explain => {
                     let length = body.len().min(ERROR_BODY_MAX);
                     let error = self.handler.explain(&job, &head, &open.unread(body)[..length]);

@@ -41,6 +41,25 @@ pub async fn send<C: Fn() -> Duration + Clone, W>(
     follow_redirects(client, connections, clock, request, (open, head)).await
 }
 
+/// The same, after the headers of requests have come, and once more if they have expired. Not for requests that are sent ahead.
+///
+/// # Errors
+/// As `send`.
+pub async fn send_current<C: Fn() -> Duration + Clone, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    clock: C,
+    request: &Request<'_>,
+) -> Result<(Box<Connection<C, W>>, Head)> {
+    loop {
+        client.fields.ready().await?;
+        let (open, head) = send(client, connections, clock.clone(), request, || ()).await?;
+        if !client.fields.asks_again(&head, request.target()) {
+            return Ok((open, head));
+        }
+    }
+}
+
 async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
@@ -118,12 +137,23 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     Ok((open, head))
 }
 
+async fn send_once<C: Fn() -> Duration, W>(
+    client: &Client,
+    connections: &mut IdleConnections<C, W>,
+    idle: Option<IdleConnection<C, W>>,
+    clock: C,
+    request: &Request<'_>,
+) -> Result<(Box<Connection<C, W>>, Head)> {
+    let answered = send_unchecked(client, connections, idle, clock, request).await;
+    answered.inspect(|(_, head)| client.fields.answered(head))
+}
+
 /// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
 ///
 /// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
 /// an answer, the request is sent once more, on a new connection, unless it is to be sent once. That is not counted as an
 /// attempt.
-async fn send_once<C: Fn() -> Duration, W>(
+async fn send_unchecked<C: Fn() -> Duration, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
     idle: Option<IdleConnection<C, W>>,

@@ -95,4 +95,6 @@ pub enum Plan {
     Refuse(Error),
     /// The same, and only its body says why.
     Explain,
+    /// The answer says nothing of the object: requeue the job, as [`RequestHandler::requeued`] does.
+    Again,
 }

@@ -84,10 +84,13 @@ pub(crate) async fn respond<E: RequestHandler, C: Fn() -> Duration + Clone>(
             handler.unchanged(job);
             (rest, None)
         }
-        Plan::Refuse(error) => {
+        Plan::Refuse(_) | Plan::Again => {
             let reusable = open.discard(&mut head.framing).await && open.may_go_on(more, handler);
             check.skipped(client);
-            handler.failed(job, error);
+            match plan {
+                Plan::Refuse(error) => handler.failed(job, error),
+                _ => handler.requeued(job),
+            }
             (reusable, None)
         }
         Plan::Explain => {

@@ -9,7 +9,7 @@ use crate::encoding::Decoding;
 use crate::head::Head;
 use crate::idle_connections::{IdleConnection, IdleConnections};
 use crate::message::{Method, Request};
-use crate::request::send;
+use crate::request::send_current;
 use crate::request_handler::{Plan, RequestHandler};
 use crate::resume::{Resume, ResumedAnswer};
 use crate::stream::Trailing;
@@ -175,7 +175,8 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
             self.handler.target(self.job, &mut target);
             let mut connections = IdleConnections::<C, ()>::new(self.handler.findings().clone(), self.handler.wants());
             let request = Request::new(Method::Get, &target).fields(&fields);
-            let (mut open, mut head) = match send(self.client, &mut connections, clock.clone(), &request, || ()).await {
+            let (mut open, mut head) = match send_current(self.client, &mut connections, clock.clone(), &request).await
+            {
                 Ok(answered) => answered,
                 Err(e) => {
                     error = e;
@@ -219,6 +220,7 @@ impl<E: RequestHandler> StreamedBody<'_, E> {
                 let body = open.error_body(head).await;
                 return Err(self.handler.explain(self.job, head, &body));
             }
+            Plan::Again => return Err(Error::new(Kind::Disconnected, "the headers of its request have expired")),
             Plan::Unchanged => {
                 let why = "the answer is 304, but the request was not conditional";
                 return Err(Error::new(Kind::BadAnswer, why));

@@ -221,6 +221,7 @@ impl Batches {
         let _ = requested_schema;
         let reader = self.reader.get();
         reader.begin_pass(py)?;
+        reader.check_streams(py)?;
         let stream = Stream { flow: reader.flow(py)?, gather: self.gather.clone() };
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(stream)), c"arrow_array_stream")
     }

@@ -9,6 +9,7 @@ mod array;
 mod at_exit;
 mod background;
 mod batches;
+mod credentials;
 mod data;
 mod ending;
 mod errors;

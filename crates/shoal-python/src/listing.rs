@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyList};
 use shoal_engine::listed::{Listed, each_listed};
 use shoal_engine::{Error, Failure};
 
+use crate::credentials::Headers;
 use crate::errors::{object_error, run_error};
 use crate::fork::Owner;
 use crate::options::of_run;
@@ -30,6 +31,7 @@ type Batch = Vec<Result<Listed, Failure>>;
 pub struct Listing {
     owner: Owner,
     batches: Mutex<Option<Receiver<Result<Batch, Error>>>>,
+    headers: Option<Headers>,
     /// With `raises`: the first of what could not be listed, and how many there are.
     failed: Option<Mutex<(Option<Failure>, u64)>>,
 }
@@ -39,7 +41,7 @@ impl Listing {
     #[new]
     fn new(py: Python<'_>, source: source::Given<'_>, options: &Bound<'_, PyDict>, raises: bool) -> PyResult<Listing> {
         let (mut engine, _) = of_run(options)?;
-        let source = source::open(py, source, &mut engine, true)?;
+        let (source, headers) = source::open(py, source, &mut engine, true)?;
         let (sender, batches) = sync_channel(AHEAD);
         let list = move || {
             let mut batch = Batch::new();
@@ -60,7 +62,7 @@ impl Listing {
         };
         std::thread::Builder::new().name("shoal-list".into()).spawn(list)?;
         let failed = raises.then(Mutex::default);
-        Ok(Listing { owner: Owner::here(), batches: Mutex::new(Some(batches)), failed })
+        Ok(Listing { owner: Owner::here(), batches: Mutex::new(Some(batches)), headers, failed })
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -76,7 +78,13 @@ impl Listing {
             });
             match received {
                 Some(Ok(Ok(batch))) => return self.batch_list(py, batch).map(Some),
-                Some(Err(RecvTimeoutError::Timeout)) => py.check_signals()?,
+                Some(Err(RecvTimeoutError::Timeout)) => {
+                    py.check_signals()?;
+                    self.headers
+                        .as_ref()
+                        .map_or(Ok(()), |headers| headers.serve(py))
+                        .inspect_err(|_| self.close(py))?;
+                }
                 Some(Ok(Err(error))) => {
                     self.close(py);
                     return Err(run_error(py, &error));

@@ -142,7 +142,7 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
         return given.extract().map(Value::Number);
     }
     match option.takes {
-        Type::Path => given.extract::<PathBuf>().map(Value::Path).or_else(|_| other()),
+        Type::Path | Type::FlagOrPath => given.extract::<PathBuf>().map(Value::Path).or_else(|_| other()),
         _ if given.is_instance_of::<PyString>() => given.extract().map(Value::Text).or_else(|_| other()),
         Type::Part if is_several(given) => {
             let whole =
@@ -155,6 +155,7 @@ fn value_of(given: &Bound<'_, PyAny>, option: &Opt) -> PyResult<Value> {
         Type::Texts if is_several(given) => {
             each(given, |text| text.extract().ok())?.map_or_else(other, |texts| Ok(Value::Texts(texts)))
         }
+        Type::Headers if given.is_callable() => Ok(Value::Pairs(Vec::new())), // `credentials.rs` calls it
         Type::Headers if is_several(given) => {
             let pair = |pair: &Bound<'_, PyAny>| match pair.is_instance_of::<PyString>() {
                 true => None, // of two letters
@@ -263,6 +264,7 @@ fn row<'py>(py: Python<'py>, option: &Opt) -> PyResult<Bound<'py, PyDict>> {
         Type::Text => ("text", "str", &[]),
         Type::Texts => ("texts", "Texts", &[]),
         Type::Headers => ("headers", "Headers", &[]),
+        Type::FlagOrPath => ("flag-or-path", "bool | Path", &[]),
         Type::Path => ("path", "Path", &[]),
         Type::Part => ("part", "Part", &[]),
     };

@@ -21,6 +21,7 @@ use shoal_engine::{Report, TransferOptions};
 
 use crate::background::{Background, Teller, tell};
 use crate::batches::Batches;
+use crate::credentials::Headers;
 use crate::errors::{OnError, config_error};
 use crate::object::Object;
 use crate::options::{Order, ReadOptions, of_run, size, take};
@@ -54,6 +55,7 @@ pub struct Reader {
 
 struct Recipe {
     source: Arc<dyn Source>,
+    headers: Option<Headers>,
     options: TransferOptions,
     deliver: Deliver,
     /// Hand over checksums in place of the bytes.
@@ -80,6 +82,7 @@ pub struct Flow {
     /// `None` only in `drop`.
     delivery: Option<Delivery>,
     run: Option<Background>,
+    headers: Option<Headers>,
     on_error: OnError,
     /// All has been taken.
     ended: AtomicBool,
@@ -107,6 +110,7 @@ impl Flow {
         Ok(Flow {
             delivery: Some(delivery),
             run: Some(run),
+            headers: recipe.headers,
             on_error: recipe.on_error,
             ended: AtomicBool::new(false),
             streamed: AtomicBool::new(false),
@@ -150,6 +154,12 @@ impl Flow {
                 Next::Nothing => {}
             }
         }
+    }
+
+    /// Calls the function for headers, if the run waits for some. What it raises ends the run.
+    fn serve(&self, py: Python<'_>) -> PyResult<()> {
+        let run = self.run()?;
+        self.headers.as_ref().map_or(Ok(()), |headers| headers.serve_or_stop(py, run))
     }
 
     fn stop(&self) {
@@ -256,6 +266,16 @@ impl Reader {
         self.current().closed
     }
 
+    /// Refuses a stream, which is taken from without the interpreter, where a function of Python gives the headers.
+    pub fn check_streams(&self, py: Python<'_>) -> PyResult<()> {
+        let begun = self.flow.get().is_some_and(|flow| flow.headers.is_some());
+        if begun || self.recipe().as_ref().is_some_and(|recipe| recipe.headers.is_some()) {
+            let why = "objects cannot be passed on as an Arrow stream if a function or program gives the headers";
+            return Err(config_error(py, why, Some("iterate over batches()")));
+        }
+        Ok(())
+    }
+
     fn check_not_batched(&self, py: Python<'_>) -> PyResult<()> {
         match self.batched.load(Relaxed) {
             true => {
@@ -268,6 +288,7 @@ impl Reader {
     /// Signals, which loops of the interpreter's own such as `list(reader)` do not look for, and the progress function.
     fn look(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
         py.check_signals()?;
+        flow.serve(py)?;
         let due = self.teller.lock().unwrap_or_else(PoisonError::into_inner).due(py);
         match due {
             Some(function) => tell(py, &function, &flow.run()?.progress()),
@@ -293,6 +314,9 @@ impl Reader {
     }
 
     fn conclude(&self, py: Python<'_>, flow: &Flow) -> PyResult<()> {
+        if let Some(raised) = flow.headers.as_ref().and_then(Headers::take_raised) {
+            return Err(raised);
+        }
         let run = flow.run()?;
         let Some(Outcome { report, error }) = py.detach(|| run.outcome()) else { return Ok(()) };
         let Some(raised) = flow.on_error.raised(py, report, error.as_ref(), false) else { return Ok(()) };
@@ -322,7 +346,7 @@ impl Reader {
         let (mut engine, on_error) = of_run(options)?;
         engine.durability = Durability::None; // nothing is stored
         let read: ReadOptions = take(options)?;
-        let source = source::open(py, source, &mut engine, read.order == Order::Source)?;
+        let (source, headers) = source::open(py, source, &mut engine, read.order == Order::Source)?;
         let deliver = Deliver {
             memory: engine.memory,
             rows: CHUNK_ROWS,
@@ -332,7 +356,7 @@ impl Reader {
             ordered: read.order == Order::Source,
             piece: read.chunk_size,
         };
-        let recipe = Recipe { source, options: engine, deliver, checksum: read.checksum, on_error };
+        let recipe = Recipe { source, headers, options: engine, deliver, checksum: read.checksum, on_error };
         Ok(Reader {
             recipe: Mutex::new(Some(recipe)),
             flow: OnceLock::new(),
@@ -351,6 +375,11 @@ impl Reader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Object>> {
+        // Also while there are objects: a slow consumer has many at hand, and the lanes wait meanwhile.
+        if let Some(flow) = self.flow.get().filter(|flow| flow.headers.is_some()) {
+            flow.run()?.check_process("this reader")?;
+            flow.serve(py)?;
+        }
         loop {
             {
                 let mut current = self.current();

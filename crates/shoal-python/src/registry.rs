@@ -20,6 +20,7 @@ use shoal_engine::source::Source;
 use shoal_engine::source::{HttpOptions, without_password};
 use shoal_engine::{Error, Kind, TransferOptions};
 
+use crate::credentials::{self, Headers};
 use crate::options::{take, values};
 use crate::sink::{Directory, Null, Parquet};
 use crate::source::{Archives, Files, ParquetRows, Service, UrlList};
@@ -54,7 +55,7 @@ pub trait SourceForm: Described {
     fn open(what: What, options: Self::Options, ordered: bool) -> Result<Arc<dyn Source>, Error>;
 
     /// How it uses the network, if it does.
-    fn network(_: &Self::Options) -> Option<&HttpOptions> {
+    fn network(_: &mut Self::Options) -> Option<&mut HttpOptions> {
         None
     }
 }
@@ -76,8 +77,8 @@ pub enum What {
 }
 
 type Checked = for<'py> fn(&Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>>;
-/// Opens a source.
-pub type OpenSource = Box<dyn FnOnce() -> Result<Arc<dyn Source>, Error> + Send>;
+/// Opens a source; and what gives the headers of its requests.
+pub type OpenSource = (Box<dyn FnOnce() -> Result<Arc<dyn Source>, Error> + Send>, Option<Headers>);
 /// Opens a destination for a run with these options.
 pub type OpenSink = Box<dyn FnOnce(&TransferOptions) -> Result<Arc<dyn Sink>, Error> + Send>;
 
@@ -112,11 +113,13 @@ impl SourceKind {
             tables: T::Options::TABLES,
             checked: checked::<T::Options>,
             open: |what, given, run, ordered| {
-                let options: T::Options = take(given)?;
-                if let Some(network) = T::network(&options) {
+                let mut options: T::Options = take(given)?;
+                let mut headers = None;
+                if let Some(network) = T::network(&mut options) {
                     (run.max_retries, run.retry_timeout) = (network.max_retries, network.retry_timeout);
+                    headers = credentials::prepare(given, network)?;
                 }
-                Ok(Box::new(move || T::open(what, options, ordered)))
+                Ok((Box::new(move || T::open(what, options, ordered)), headers))
             },
         }
     }
@@ -139,7 +142,11 @@ impl SinkKind {
 }
 
 fn checked<'py, T: Options>(given: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    values(given.py(), &take::<T>(given)?)
+    let all = values(given.py(), &take::<T>(given)?)?;
+    if let Some(function) = given.get_item("headers")?.filter(|headers| headers.is_callable()) {
+        all.set_item("headers", function)?;
+    }
+    Ok(all)
 }
 
 /// The scheme of a text: what is before the first colon of its first part, if that is a word.

@@ -17,6 +17,7 @@ use shoal_engine::{Error, Kind, TransferOptions};
 use shoal_parquet::source::ParquetSource;
 use shoal_parquet::urls::ParquetUrls;
 
+use crate::credentials::Headers;
 use crate::errors::run_error;
 use crate::options::NoOptions;
 use crate::registry::{Described, SOURCES, SourceForm, What, source_named};
@@ -26,8 +27,14 @@ use crate::registry::{Described, SOURCES, SourceForm, What, source_named};
 pub type Given<'py> = (Option<String>, Bound<'py, PyAny>, Bound<'py, PyDict>);
 
 /// Opens a source for a run with these options. It looks at the file system, so without the interpreter.
-/// `ordered`: objects are wanted in the order of the source.
-pub fn open(py: Python<'_>, given: Given<'_>, run: &mut TransferOptions, ordered: bool) -> PyResult<Arc<dyn Source>> {
+/// `ordered`: objects are wanted in the order of the source. With it comes what gives the headers of its requests, which the
+/// caller serves while it waits for the run.
+pub fn open(
+    py: Python<'_>,
+    given: Given<'_>,
+    run: &mut TransferOptions,
+    ordered: bool,
+) -> PyResult<(Arc<dyn Source>, Option<Headers>)> {
     let (function, what, own) = given;
     let what = if what.is_instance_of::<PyString>() {
         What::Text(what.extract()?)
@@ -43,8 +50,8 @@ pub fn open(py: Python<'_>, given: Given<'_>, run: &mut TransferOptions, ordered
             SOURCES.iter().find(|kind| kind.function == name).ok_or_else(|| unknown(py, name))?
         }
     };
-    let open = (kind.open)(what, &own, run, ordered)?;
-    py.detach(open).map_err(|error| run_error(py, &error))
+    let (open, headers) = (kind.open)(what, &own, run, ordered)?;
+    Ok((py.detach(open).map_err(|error| run_error(py, &error))?, headers))
 }
 
 fn unknown(py: Python<'_>, name: &str) -> PyErr {
@@ -102,8 +109,8 @@ impl SourceForm for Service {
         Ok(Arc::new(ListGet::new(&text(what)?.to_string_lossy(), options)?))
     }
 
-    fn network(options: &ListGetOptions) -> Option<&HttpOptions> {
-        Some(&options.http)
+    fn network(options: &mut ListGetOptions) -> Option<&mut HttpOptions> {
+        Some(&mut options.http)
     }
 }
 
@@ -185,8 +192,8 @@ impl SourceForm for UrlList {
         Ok(Arc::new(urls::Urls::new(list, options)?))
     }
 
-    fn network(options: &UrlsOptions) -> Option<&HttpOptions> {
-        Some(&options.http)
+    fn network(options: &mut UrlsOptions) -> Option<&mut HttpOptions> {
+        Some(&mut options.http)
     }
 }
 

@@ -130,6 +130,7 @@ pub fn each_failure(
     source: Option<source::Given<'_>>,
 ) -> PyResult<()> {
     let source = source.map(|given| source::open(py, given, &mut TransferOptions::default(), false)).transpose()?;
+    let source = source.map(|(source, _)| source); // nothing is requested
     let raised = |error: Error| run_error(py, &error);
     let journals = Journals::read(&path).map_err(raised)?;
     let found = journals.runs().nth(run);

@@ -1,7 +1,7 @@
 //! `copy`: arguments to the engine, the wait without the interpreter, the result or the exception back.
 //!
 //! The caller's thread is the only one that touches Python. It waits detached; the engine calls back on it about every
-//! 50 ms, and only then does it attach, to look for signals and to call the progress function.
+//! 50 ms, and only then does it attach, to look for signals, and to call the progress function and the one for headers.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Error, Kind, Progress};
 
 use crate::at_exit::Live;
+use crate::credentials::Headers;
 use crate::errors::{OnError, run_error};
 use crate::options::of_run;
 use crate::{report, sink, source};
@@ -30,8 +31,8 @@ pub fn copy<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (mut engine, on_error) = of_run(options)?;
-    let (source, open) = (source::open(py, source, &mut engine, false)?, sink::opener(py, destination)?);
-    let mut watch = Watch::new(py, progress)?;
+    let ((source, headers), open) = (source::open(py, source, &mut engine, false)?, sink::opener(py, destination)?);
+    let mut watch = Watch::new(py, progress)?.with(headers);
     let outcome = py.detach(|| {
         let run = || -> Result<Outcome, Error> {
             let sink = open(&engine)?;
@@ -58,14 +59,20 @@ pub fn exiting(told_to_stop: bool) -> Option<PyErr> {
 pub struct Watch {
     live: Live,
     progress: Option<Py<PyAny>>,
+    headers: Option<Headers>,
     called: Option<Instant>,
-    /// What a signal handler or the progress function raised; it stops the run and is passed on.
+    /// What a signal handler, the progress function or the one for headers raised; it stops the run and is passed on.
     raised: Option<PyErr>,
 }
 
 impl Watch {
     pub fn new(py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Watch> {
-        Ok(Watch { live: Live::enter(py)?, progress, called: None, raised: None })
+        Ok(Watch { live: Live::enter(py)?, progress, headers: None, called: None, raised: None })
+    }
+
+    /// Gives headers to the run, too.
+    pub fn with(self, headers: Option<Headers>) -> Watch {
+        Watch { headers, ..self }
     }
 
     /// The threads of the run have ended.
@@ -106,6 +113,7 @@ impl Watch {
 
     fn look_attached(&mut self, py: Python<'_>, progress: &Progress) -> PyResult<()> {
         py.check_signals()?;
+        self.headers.as_ref().map_or(Ok(()), |headers| headers.serve(py))?;
         let Some(function) = &self.progress else {
             return Ok(());
         };

@@ -39,22 +39,20 @@ def _fields(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 
 def _headers(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    lines: list[str] = []
+    from shoal._credentials import header_lines  # imported here: most commands need none
+
+    pairs = []
     for value in values:
+        lines = [value]
         if value.startswith("@"):
             try:
-                lines += [line for line in Path(value[1:]).read_text().splitlines() if line.strip()]
+                lines = Path(value[1:]).read_text().splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 raise click.BadParameter(f"cannot read headers from {value[1:]!r}: {error}") from None
-        else:
-            lines.append(value)
-    pairs = []
-    for line in lines:
-        name, colon, text = line.partition(":")
-        if not colon:
-            # The text is not shown: it may be a secret.
-            raise click.BadParameter('write a header as "Name: value"')
-        pairs.append((name.strip(), text.strip()))
+        try:
+            pairs += header_lines(lines)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
     return tuple(pairs)
 
 
@@ -84,7 +82,7 @@ def _click_option(option: Row) -> dict[str, Any]:
     default = DEFAULTS.get(option["name"], option["default"])
     flag = f"--{option['flag']}"
     told: dict[str, Any] = {"help": option["help"], "metavar": option["metavar"], **_KINDS.get(option["kind"], {})}
-    if option["kind"] == "flag":
+    if option["kind"] in ("flag", "flag-or-path"):
         told["is_flag"] = True
         if option["optional"] or default:
             flag += f"/--no-{option['flag']}"

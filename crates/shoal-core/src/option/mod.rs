@@ -43,6 +43,8 @@ pub enum Type {
     Headers,
     /// A path.
     Path,
+    /// True or false, or a path.
+    FlagOrPath,
     /// An index, counted from 0, and a number of parts.
     Part,
 }
@@ -144,6 +146,7 @@ impl Opt {
             Type::Texts => "one text or several, none of them empty".to_owned(),
             Type::Headers => "names and values of HTTP headers".to_owned(),
             Type::Path => "a path".to_owned(),
+            Type::FlagOrPath => "true, false or a path".to_owned(),
             Type::Part => "(index, count), with the index counted from 0".to_owned(),
         };
         let shown = if self.secret { String::new() } else { format!(", got {given}") };

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use globset::GlobMatcher;
-use shoal_http::{Address, CONDITION, Doubt, Head, Passed, Pipeline, PipelinePolicy, Plan, Proxies, Remarks, Wants};
+use shoal_http::{
+    Address, CONDITION, Doubt, Fields, Head, Passed, Pipeline, PipelinePolicy, Plan, Proxies, Remarks, Wants,
+    request_fields,
+};
 
 use super::suffix::{self, Encoding, Form};
 use super::{Body, Decode, HttpOptions, Job, Lane, Limits, Written};
@@ -67,6 +70,19 @@ pub(super) fn pipelining(options: &HttpOptions, address: &Address, proxy: bool, 
         }
         wanted => wanted,
     })
+}
+
+/// The header lines of requests to an address, which gets the password that the user has for its host, if it has none.
+///
+/// # Errors
+/// [`Kind::Config`] for a header that cannot be sent.
+pub(super) fn fields(address: &mut Address, options: &HttpOptions) -> Result<Fields> {
+    let login = options.logins.iter().find(|(host, _)| host.eq_ignore_ascii_case(&address.host));
+    address.authorization = address.authorization.take().or_else(|| login.map(|(_, login)| login.clone()));
+    match &options.changing {
+        Some(changing) => Ok(Fields::changing(changing.clone())),
+        None => Ok(request_fields(address, &options.headers)?.into()),
+    }
 }
 
 /// The fields of answers that the source and, with `metadata`, the sink need.

@@ -1,12 +1,14 @@
 //! The options of everything that uses HTTP.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{DEPTHS, Pipeline};
+use shoal_http::{Changing, DEPTHS, Pipeline, Secret};
 
-use crate::option::COUNT_MAX;
+use crate::error::Result;
 use crate::option::group::SERVICES;
+use crate::option::{COUNT_MAX, Opt, Setting, Type, Value};
 use crate::options::{MAX_RETRIES, RETRY_TIMEOUT};
 
 crate::words! {
@@ -22,13 +24,54 @@ crate::words! {
     }
 }
 
+/// Where the names and passwords of hosts are read from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Netrc {
+    /// Nowhere.
+    #[default]
+    Unused,
+    /// `$NETRC`, or else `~/.netrc`.
+    OfUser,
+    /// This file.
+    File(PathBuf),
+}
+
+impl Setting for Netrc {
+    const TAKES: Type = Type::FlagOrPath;
+
+    fn take(given: &Value, option: &Opt, named: &str) -> Result<Netrc> {
+        match given {
+            Value::Flag(false) => Ok(Netrc::Unused),
+            Value::Flag(true) => Ok(Netrc::OfUser),
+            Value::Path(path) => Ok(Netrc::File(path.clone())),
+            _ => Err(option.refuses(named, given)),
+        }
+    }
+
+    fn given(&self) -> Value {
+        match self {
+            Netrc::File(path) => Value::Path(path.clone()),
+            other => Value::Flag(*other == Netrc::OfUser),
+        }
+    }
+}
+
 crate::options! {
     /// How requests are sent, and which answers are accepted.
     pub struct HttpOptions {
         /// Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a redirect leads
-        /// to. They are kept out of the journal, of messages and of `repr`.
+        /// to. Or a function that returns such headers, or `(headers, expiry)` with a `datetime` or `timedelta`; it is
+        /// called again when they expire or are refused (docs/services.md). Headers are kept out of the journal, of messages
+        /// and of `repr`.
         headers: Vec<(String, String)> = Vec::new(), "Send this header; @FILE reads them from a file, for secrets.",
             flag: Some("header"), metavar: Some("'NAME: VALUE'|@FILE"), secret: true, group: SERVICES;
+        /// A program and its arguments, which prints headers as lines `Name: value`, in addition to `headers`. It is run
+        /// without a shell, for at most 60 seconds, and again when the headers are refused.
+        header_command: Option<String> = None, "Send the headers that this program prints.",
+            metavar: Some("COMMAND"), secret: true, group: SERVICES;
+        /// Send the name and password that `$NETRC` or `~/.netrc` has for a host, or the file at this path. A password in
+        /// the URL and a header `Authorization` replace them. An entry `default` is not used.
+        netrc: Netrc = Netrc::Unused, "Send the passwords of ~/.netrc.", group: SERVICES;
         /// A pattern that the content type of an object must match, such as `"image/*"`; an answer of another type is a
         /// failure. `"*"` accepts every type. By default every type is accepted, with two exceptions. An HTML page, or JSON,
         /// is a failure if the name or the URL ends in the suffix of something else, such as `.jpg`. So is an HTML page of
@@ -79,5 +122,11 @@ crate::options! {
         /// Seconds for which to retry one object, and for which a host may be unavailable.
         retry_timeout: Duration = RETRY_TIMEOUT, "Retry one object, or a host, for this long.",
             metavar: Some("SECONDS"), group: SERVICES;
+    }
+    and {
+        /// Headers that are not known yet, and may change. They replace `headers`.
+        changing: Option<Arc<Changing>> = None;
+        /// What the file of `netrc` has: hosts, and a value of `Authorization` for each.
+        logins: Vec<(String, Secret)> = Vec::new();
     }
 }

@@ -61,14 +61,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
-pub use self::http_options::{Decode, HttpOptions};
+pub use self::http_options::{Decode, HttpOptions, Netrc};
 pub use self::in_pieces::in_pieces;
 pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
 pub(crate) use self::lane::{BodyClock, Counted, Later, Was};
 pub use self::pages::Pages;
 pub use self::turn::Turn;
 pub use crate::object::WHOLE_MAX;
-pub use shoal_http::{Pipeline, without_password};
+pub use shoal_http::{Changing, Pairs, Pipeline, Secret, check_headers, without_password};
 
 /// How a resumed run can trust the part of a listing before its cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use shoal_http::{Head, IdleConnections, Method, Request, send};
+use shoal_http::{Head, IdleConnections, Method, Request, send_current};
 
 use super::Service;
 use super::refusal::refusal;
@@ -158,7 +158,8 @@ impl Doubt {
             findings.clone(),
             http_objects::wants(service.expect_type.as_ref(), service.options.http.decode, false),
         );
-        let answered = send(&service.client, &mut connections, idle, &Request::new(Method::Get, &target), || ()).await;
+        let request = Request::new(Method::Get, &target);
+        let answered = send_current(&service.client, &mut connections, idle, &request).await;
         let head = answered.ok().map(|(_, head)| head);
         let guilty =
             head.as_ref().is_some_and(|head| match (first, refusal(service, head, || suffix::form(&[&probe]))) {

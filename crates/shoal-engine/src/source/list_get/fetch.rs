@@ -52,7 +52,8 @@ impl Fetcher for Fetch {
                     crew.running.set(crew.running.get() + 1);
                     let (service, crew) = (self.service.clone(), crew.clone());
                     connections.spawn_local(async move {
-                        let jobs = Jobs { service: &service, crew: &crew, page: Cell::new(None) };
+                        let jobs =
+                            Jobs { service: &service, crew: &crew, held_up: Cell::new(false), page: Cell::new(None) };
                         let ending = run_requests(&service.client, &jobs).await;
                         crew.running.set(crew.running.get() - 1);
                         ending.end().await;
@@ -137,6 +138,8 @@ impl Crew {
 struct Jobs<'a> {
     service: &'a Service,
     crew: &'a Crew,
+    /// Nothing is requested until new headers have come.
+    held_up: Cell<bool>,
     /// The answer with the head that came last is held back; and whether it is no object, if the service still gives any.
     page: Cell<Option<(Suspicion, bool)>>,
 }
@@ -150,6 +153,10 @@ impl RequestHandler for Jobs<'_> {
     fn next(&self) -> Next<Job> {
         if self.crew.running.get() > self.crew.wanted(self.service) {
             return Next::Stop; // one connection too many since the limit was lowered
+        }
+        self.held_up.set(!self.service.client.fields.is_ready());
+        if self.held_up.get() {
+            return Next::Wait;
         }
         loop {
             match self.crew.lane.take() {
@@ -167,8 +174,11 @@ impl RequestHandler for Jobs<'_> {
         }
     }
 
-    fn wake(&self) -> impl Future<Output = ()> {
-        self.crew.lane.wake()
+    async fn wake(&self) {
+        tokio::select! {
+            () = self.crew.lane.wake() => {}
+            Ok(()) = self.service.client.fields.ready(), if self.held_up.get() => {}
+        }
     }
 
     fn target(&self, job: &Job, out: &mut Vec<u8>) {
@@ -191,6 +201,9 @@ impl RequestHandler for Jobs<'_> {
         self.page.set(None);
         if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
             return plan;
+        }
+        if self.service.client.fields.asks_again(head, job.entry().locator) {
+            return Plan::Again;
         }
         if self.service.options.index && head.redirected_to.as_ref().is_some_and(|to| to.ends_with(b"/")) {
             let why = "it is a directory, and its link has no slash at the end, so that it was not listed";

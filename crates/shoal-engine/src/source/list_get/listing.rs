@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Address, Head, IdleConnections, Method, Request, Wants, send};
+use shoal_http::{Address, Head, IdleConnections, Method, Request, Wants, send_current};
 
 use super::counted::{Counted, Follows};
 use super::cut::{Cut, Encoded};
@@ -245,7 +245,7 @@ impl Pages {
             None => (&service.client, &mut self.connections),
             Some(client) => (client, &mut others),
         };
-        let asking = send(client, connections, clock, &request, || ()).await;
+        let asking = send_current(client, connections, clock, &request).await;
         let (mut open, mut head) = asking.map_err(|error| match error.kind() {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,
@@ -276,7 +276,7 @@ impl Pages {
         let sender = head.sender("the service");
         let error = match status {
             200 => return Ok(()),
-            429 | 503 => Error::new(Kind::Throttled, format!("{sender} asks to slow down ({status})")),
+            _ if head.is_throttling() => Error::new(Kind::Throttled, format!("{sender} asks to slow down ({status})")),
             408 | 500..=599 => Error::new(Kind::ServerError, format!("{sender} answered {status}")),
             401 | 403 => Error::new(Kind::Credentials, format!("{sender} refuses the listing ({status})"))
                 .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),

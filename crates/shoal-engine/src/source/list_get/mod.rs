@@ -26,7 +26,7 @@ mod refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Address, AllowedHost, Client, Remarks, Tls, encode_name, request_fields};
+use shoal_http::{Address, AllowedHost, Client, Remarks, Tls, encode_name};
 
 use self::cut::LocalName;
 pub use self::options::{ListFormat, ListGetOptions, PageForm};
@@ -67,7 +67,7 @@ impl ListGet {
     /// [`Kind::Config`] for an invalid URL or option, for certificates that cannot be read, and for a proxy that cannot be used.
     pub fn new(url: &str, options: ListGetOptions) -> Result<ListGet> {
         options.check()?;
-        let address = Address::parse(url)?;
+        let mut address = Address::parse(url)?;
         let options = if options.index { options.of_index()? } else { options };
         let proxies = http_objects::proxies(&options.http)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
@@ -87,7 +87,7 @@ impl ListGet {
         if address.secure || options.http.ca_file.is_some() {
             tls.prepare()?;
         }
-        let fields = request_fields(&address, &options.http.headers)?;
+        let fields = http_objects::fields(&mut address, &options.http)?;
         let (proxy, remarks) = (proxies.of(&address)?, Remarks::default());
         let client = Client {
             timeout: options.http.timeout.max(Duration::from_millis(1)),

@@ -13,6 +13,9 @@ pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Opt
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
+        _ if head.is_throttling() => {
+            error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service")))
+        }
         200 => wrong_type(service.expect_type.as_ref(), head, || if head.is_html { None } else { form() })
             .or_else(|| without_length(service.options.http.require_length, head)),
         404 | 410 => Some(
@@ -31,7 +34,6 @@ pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Opt
             Error::new(Kind::Forbidden, format!("{} refuses this object (403)", head.sender("the service")))
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
-        429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the service"))),
         408 | 500..=599 => error(Kind::ServerError, format!("{} answered {status}", head.sender("the service"))),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the service answered {status}")),

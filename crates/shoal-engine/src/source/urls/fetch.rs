@@ -77,8 +77,8 @@ impl Fetcher for Fetch {
                 for pool in pools.starts.take() {
                     let pools = pools.clone();
                     connections.spawn_local(async move {
-                        let jobs =
-                            Jobs { pools: &pools, pool: &pool, idle_since: Cell::new(None), asked: Rc::default() };
+                        let (idle_since, held_up) = Default::default();
+                        let jobs = Jobs { pools: &pools, pool: &pool, idle_since, asked: Rc::default(), held_up };
                         pool.asked.borrow_mut().push(jobs.asked.clone());
                         let ending = run_requests(&pool.client, &jobs).await;
                         jobs.set_idle(false);
@@ -114,6 +114,8 @@ struct Jobs<'a> {
     /// Since when it has nothing to do.
     idle_since: Cell<Option<Instant>>,
     asked: Rc<Asked>,
+    /// Nothing is requested until new headers have come.
+    held_up: Cell<bool>,
 }
 
 impl Jobs<'_> {
@@ -176,6 +178,10 @@ impl RequestHandler for Jobs<'_> {
         if self.is_one_too_many() {
             return Next::Stop;
         }
+        self.held_up.set(!self.pools.stopped.get() && !self.pool.client.fields.is_ready());
+        if self.held_up.get() {
+            return Next::Wait;
+        }
         while !self.pools.stopped.get() {
             if let Some(job) = self.pool.queue.borrow_mut().pop_front() {
                 self.set_idle(false);
@@ -205,6 +211,7 @@ impl RequestHandler for Jobs<'_> {
         tokio::select! {
             () = self.pool.wake.notified() => {}
             () = self.pool.host.site.wanted.notified() => {}
+            Ok(()) = self.pool.client.fields.ready(), if self.held_up.get() => {}
             () = tokio::time::sleep(IDLE_LOOK) => {}
         }
     }
@@ -239,6 +246,9 @@ impl RequestHandler for Jobs<'_> {
         self.answers();
         if let Some(plan) = http_objects::not_modified(&*self.pools.lane, job, head) {
             return plan;
+        }
+        if self.pool.client.fields.asks_again(head, job.request()) {
+            return Plan::Again;
         }
         match refusal(&self.pools.shared, head, || suffix::form(&[job.entry().name, &self.path(job)])) {
             None => Plan::Keep,

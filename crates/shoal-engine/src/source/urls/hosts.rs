@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use shoal_http::{Address, AllowedHost, Attempts, Client, Proxies, Refuses, Remarks, Tls, request_fields};
+use shoal_http::{Address, AllowedHost, Attempts, Client, Proxies, Refuses, Remarks, Tls, check_headers};
 use tokio::sync::Notify;
 
 use super::UrlsOptions;
@@ -49,7 +49,7 @@ impl Hosts {
         if options.http.ca_file.is_some() {
             tls.prepare()?;
         }
-        request_fields(&Address::parse("http://h")?, &options.http.headers)?;
+        check_headers(&options.http.headers)?;
         Ok(Hosts {
             options: options.clone(),
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
@@ -130,12 +130,12 @@ impl Hosts {
 
     fn new_client(&self, site: &Site, url: &Url<'_>) -> Result<Client> {
         let options = &self.options;
-        let address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
+        let mut address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
         let proxy = self.proxies.of(&address)?;
         if address.secure {
             self.tls.prepare()?;
         }
-        let fields = request_fields(&address, &options.http.headers)?;
+        let fields = http_objects::fields(&mut address, &options.http)?;
         Ok(Client {
             timeout: options.http.timeout.max(Duration::from_millis(1)),
             connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),

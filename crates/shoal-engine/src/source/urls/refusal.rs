@@ -14,6 +14,9 @@ pub(super) fn refusal(shared: &Shared, head: &Head, form: impl FnOnce() -> Optio
     let status = head.status;
     let error = |kind, why: String| Some(Error::new(kind, why));
     match status {
+        _ if head.is_throttling() => {
+            error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the server")))
+        }
         200 => wrong_type(shared.expect_type.as_ref(), head, form)
             .or_else(|| without_length(shared.options.http.require_length, head)),
         404 | 410 => error(Kind::Vanished, format!("the server has no such object ({status})")),
@@ -21,7 +24,6 @@ pub(super) fn refusal(shared: &Shared, head: &Head, form: impl FnOnce() -> Optio
             Error::new(Kind::Forbidden, format!("{} refuses this object ({status})", head.sender("the server")))
                 .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
         ),
-        429 | 503 => error(Kind::Throttled, format!("{} asks to slow down ({status})", head.sender("the server"))),
         408 | 500..=599 => error(Kind::ServerError, format!("{} answered {status}", head.sender("the server"))),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
         _ => error(Kind::BadAnswer, format!("the server answered {status}")),

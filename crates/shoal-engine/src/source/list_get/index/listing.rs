@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Head, IdleConnections, Method, Request, Wants, encode_name, send};
+use shoal_http::{Head, IdleConnections, Method, Request, Wants, encode_name, send_current};
 
 use super::page::{self, Page, PassedOver, Place};
 use super::walk::{Failed, Step, Walk};
@@ -194,7 +194,7 @@ impl IndexListing {
         encode_name(&mut target, directory, false);
         let request = Request::new(Method::Get, &target);
         let clock: Clock = || Duration::ZERO;
-        let (mut open, mut head) = send(&service.client, &mut self.connections, clock, &request, || ()).await?;
+        let (mut open, mut head) = send_current(&service.client, &mut self.connections, clock, &request).await?;
         refused(&head, directory.is_empty())?;
         let (is_html, is_unverified) = (head.is_html, head.is_unverified());
         let target = match head.is_redirected {
@@ -241,7 +241,7 @@ fn refused(head: &Head, is_start: bool) -> Result<()> {
     let answered = format!("the server answered {status}");
     let error = match status {
         200 => return Ok(()),
-        429 | 503 => Error::new(Kind::Throttled, format!("the server asks to slow down ({status})")),
+        _ if head.is_throttling() => Error::new(Kind::Throttled, format!("the server asks to slow down ({status})")),
         408 | 500..=599 => Error::new(Kind::ServerError, answered),
         300..=399 => head.redirect_error(Kind::Listing),
         401 | 403 if is_start => Error::new(Kind::Credentials, format!("the server refuses the index ({status})"))

@@ -1,0 +1,150 @@
+"""Where headers come from that change or are kept elsewhere: a function, a program, a netrc file.
+
+Not here: when a run asks for them (the engine), which host they are sent to (the sources). Nothing here shows a value.
+"""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shoal._errors import ConfigError, CredentialsError
+
+COMMAND_LIMIT = 60.0  # s that a program may take
+LINE_MAX = 200  # characters of what a program says of its failure
+Pairs = list[tuple[str, str]]
+
+
+def ask(function: Callable[[], Any]) -> tuple[Pairs, float | None]:
+    """Calls a function for headers. Returns them, and the seconds for which they can be used, if it says so.
+
+    Raises:
+        ConfigError: It returned something else. What the function raises is passed on.
+    """
+    given, expiry = function(), None
+    if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], tuple | str):
+        given, expiry = given
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, list | tuple) or not all(_is_pair(one) for one in pairs):
+        raise ConfigError(f"the function for `headers` must return a dict of headers, got {type(given).__name__}")
+    return [(name, value) for name, value in pairs], _seconds(expiry)
+
+
+def _is_pair(one: object) -> bool:
+    return isinstance(one, tuple | list) and len(one) == 2 and all(isinstance(text, str) for text in one)
+
+
+def _seconds(expiry: object) -> float | None:
+    """Returns the time until an expiry.
+
+    Raises:
+        ConfigError: It is of another type, or has passed.
+    """
+    if expiry is None:
+        return None
+    if isinstance(expiry, datetime):
+        expiry = expiry.astimezone(UTC) - datetime.now(UTC)
+    if not isinstance(expiry, timedelta):
+        why = "the expiry of headers must be a datetime or a timedelta"
+        raise ConfigError(f"{why}, got {type(expiry).__name__}")
+    if (seconds := expiry.total_seconds()) <= 0:
+        hint = "is the clock of this machine right?"
+        raise ConfigError("the function for `headers` returned headers that have already expired", hint=hint)
+    return seconds
+
+
+def header_lines(lines: Iterable[str]) -> Pairs:
+    """Returns the headers in lines `Name: value`; empty lines are skipped.
+
+    Raises:
+        ValueError: A line has no colon. It is not shown: it may be a secret.
+    """
+    pairs = []
+    for line in filter(str.strip, lines):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ValueError('write a header as "Name: value"')
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+class Command:
+    """A function for headers that runs a program, without a shell."""
+
+    def __init__(self, text: str) -> None:
+        """Splits the text into a program and its arguments.
+
+        Raises:
+            ConfigError: It is not a program with arguments.
+        """
+        try:
+            self.arguments = shlex.split(text)
+        except ValueError as error:
+            raise ConfigError(f"`header_command` cannot be split into arguments: {str(error).lower()}") from None
+        if not self.arguments:
+            raise ConfigError("`header_command` is empty")
+
+    def __call__(self) -> Pairs:
+        """Returns the headers that the program prints.
+
+        Raises:
+            CredentialsError: The program fails, takes too long, or prints something else. Its standard output is not
+                shown.
+        """
+        # Arguments may be secrets, so that only the program is named.
+        name = f'the program "{self.arguments[0]}" of `header_command`'
+        try:
+            ran = subprocess.run(
+                self.arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise _failed(f"{name} did not end within {COMMAND_LIMIT:g} s") from None
+        except OSError as error:
+            raise _failed(f"{name} cannot be run: {(error.strerror or type(error).__name__).lower()}") from None
+        if ran.returncode != 0:
+            how = f"exit status {ran.returncode}" if ran.returncode > 0 else f"signal {-ran.returncode}"
+            said = ran.stderr.decode(errors="replace").strip().splitlines()
+            last = "".join(one if one.isprintable() else "?" for one in said[-1][:LINE_MAX]) if said else ""
+            raise _failed(f"{name} failed with {how}" + (f": {last}" if last else ""))
+        try:
+            pairs = header_lines(ran.stdout.decode("ascii").splitlines())
+        except ValueError:
+            pairs = []
+        if not pairs:
+            raise _failed(f"{name} must print headers as lines `Name: value`")
+        return pairs
+
+
+def _failed(why: str) -> CredentialsError:
+    return CredentialsError(why, kind="credentials", hint="run the same command again to resume")
+
+
+def logins(path: str | None) -> Pairs:
+    """Returns the hosts in a netrc file, and a value of `Authorization` for each. The entry `default` is left out.
+
+    Args:
+        path: The file; None for `$NETRC`, or else `~/.netrc`.
+
+    Raises:
+        ConfigError: It cannot be read. Its contents are not shown.
+    """
+    import netrc  # imported here: `import shoal` must be fast
+    import os
+
+    path = path or os.environ.get("NETRC") or None
+    shown = path or "~/.netrc"
+    try:
+        hosts = netrc.netrc(path).hosts
+    except OSError as error:
+        raise ConfigError(f'cannot read "{shown}": {(error.strerror or type(error).__name__).lower()}') from None
+    except (netrc.NetrcParseError, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", None)
+        where = f" at line {line}" if line else ""
+        hint = "is it readable only by its owner?" if "permissive" in str(error) or "owner" in str(error) else None
+        raise ConfigError(f'"{shown}" is not a valid netrc file{where}', hint=hint) from None
+    plain = {host: f"{login}:{password or ''}" for host, (login, _, password) in hosts.items() if host != "default"}
+    return [(host, f"Basic {base64.b64encode(text.encode()).decode()}") for host, text in plain.items()]
