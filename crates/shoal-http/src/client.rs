@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::attempts::Attempts;
 use crate::changing::Fields;
+use crate::cookies::Cookies;
+use crate::head::Head;
 use crate::message::Sign;
 use crate::pipeline_policy::{Pipeline, PipelinePolicy};
 use crate::proxy::{Proxies, Proxy};
@@ -23,6 +25,8 @@ pub struct Client {
     pub address: Address,
     /// Header lines of every request.
     pub fields: Fields,
+    /// Those that it and the hosts behind its redirects have set.
+    pub cookies: Arc<Cookies>,
     /// Signs each request.
     pub signer: Option<Arc<dyn Sign>>,
     /// Longest wait until the system accepts more of a request, for the next byte and for a whole head, and the window over which the least rate is measured.
@@ -62,6 +66,7 @@ impl Client {
         Client {
             address,
             fields: fields.into(),
+            cookies: Arc::default(),
             signer: None,
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
@@ -77,6 +82,14 @@ impl Client {
             pipelining: PipelinePolicy::new(Pipeline::Off),
             targets: None,
             remarks: Arc::default(),
+        }
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, head: &Head) {
+        self.fields.answered(head);
+        if !head.set_cookies.is_empty() {
+            self.cookies.take(&self.address, head);
         }
     }
 
@@ -102,6 +115,7 @@ impl Client {
             tls: self.tls.clone(),
             received: !is_own,
             is_other_host: true,
+            cookies: self.cookies.clone(),
             remarks: self.remarks.clone(),
             // The other host may be farther away: what is known about connections to this one does not apply.
             ..Client::new(address.clone(), Secret::new(plain_fields(&address, |_| false)))

@@ -176,6 +176,8 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         let forwards = client.forwards().map(|proxy| (client.address.origin(), proxy.authorization()));
         let (queue, versions) = (&mut self.request, &mut self.versions);
         self.body = client.fields.with(&client.address, |fields, version| {
+            let with_cookies = client.cookies.add(&client.address, fields);
+            let fields = with_cookies.as_deref().unwrap_or(fields);
             let body = message::write(fields, forwards, signer, id, request, queue)?;
             versions.sent(number, version);
             Ok(body)

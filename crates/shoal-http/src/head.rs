@@ -71,6 +71,8 @@ pub struct Head {
     pub is_html: bool,
     /// The type is JSON of some kind: the body may be an error.
     pub is_json: bool,
+    /// The values of `Set-Cookie`.
+    pub(crate) set_cookies: Vec<Box<[u8]>>,
     /// Only with 3xx.
     pub(crate) location: Option<Location>,
     /// A proxy has passed it on, or sent it itself.
@@ -237,29 +239,29 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         types().is_some_and(|found| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding))
     });
     let close = reading.close || matches!(framing, Framing::Close);
-    let HeadFields { echo, encoding, kept, is_html, is_json, location, is_used_up, retry_after, dates, .. } = reading;
     Ok(Some((
         Head {
             status,
             framing,
             close,
-            echo,
-            encoding,
+            echo: reading.echo,
+            encoding: reading.encoding,
             is_type_of_encoding,
             is_as_sent: wants.verbatim,
-            kept,
-            is_html,
-            is_json,
-            location,
+            kept: reading.kept,
+            is_html: reading.is_html,
+            is_json: reading.is_json,
+            set_cookies: reading.set_cookies,
+            location: reading.location,
             is_forwarded: wants.is_forwarded,
             is_redirected: false,
             redirected_to: None,
             refusal: None,
             version,
             sent_with: 0,
-            is_used_up,
-            retry_after,
-            dates,
+            is_used_up: reading.is_used_up,
+            retry_after: reading.retry_after,
+            dates: reading.dates,
         },
         length,
     )))
@@ -278,6 +280,7 @@ struct HeadFields<'a> {
     kept: Kept,
     is_html: bool,
     is_json: bool,
+    set_cookies: Vec<Box<[u8]>>,
     location: Option<Location>,
     is_used_up: bool,
     retry_after: Option<Duration>,
@@ -328,6 +331,7 @@ impl HeadFields<'_> {
                 let ends = essence.len().checked_sub(JSON.len()).map(|from| &essence[from..]);
                 self.is_json = ends.is_some_and(|end| end.eq_ignore_ascii_case(JSON));
             }
+            10 if name.eq_ignore_ascii_case("set-cookie") => self.set_cookies.push(value.into()),
             4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
             13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
             13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),

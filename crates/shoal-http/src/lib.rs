@@ -10,7 +10,7 @@
 //! | `respond.rs`, `stream_body.rs` | hand one answer to the `RequestHandler` (`request_handler.rs`); a large body |
 //! | `request.rs`, `idle_connections.rs` | one request with its redirects; the connections kept for the next request |
 //! | `connection.rs`, `deadline.rs`, `connect.rs` | one connection, its deadlines, how it is made |
-//! | `client.rs`, `changing.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
+//! | `client.rs`, `changing.rs`, `cookies.rs`, `pipeline_policy.rs`, `remarks.rs` | what all connections to a service share |
 //! | `probe.rs`, `check_objects.rs`, `samples.rs` | what the policy learns from: does pipelining help, is it safe |
 //! | `proxy.rs` | which requests go through a proxy, and how |
 //! | `tls.rs`, `stream.rs`, `attempts.rs` | TLS, the byte stream, attempts to connect |
@@ -34,6 +34,7 @@ mod client;
 mod client_loop;
 mod connect;
 mod connection;
+mod cookies;
 mod deadline;
 mod encoding;
 mod head;
@@ -67,6 +68,7 @@ pub use changing::{Changing, Fields, Pairs};
 pub use client::{Client, Refuses, Targets, check_headers, request_fields};
 pub use client_loop::{Ending, run_requests};
 pub use connection::{Connection, ERROR_BODY_MAX};
+pub use cookies::Cookies;
 pub use head::{CONDITION, Head, Wants};
 pub use idle_connections::IdleConnections;
 pub use message::{Method, Request, Sign, Unsigned};

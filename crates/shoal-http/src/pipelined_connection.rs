@@ -240,12 +240,12 @@ impl<E: RequestHandler, C: Fn() -> Duration + Clone> PipelinedConnection<'_, E, 
                     return Some(needed);
                 }
                 Ok(Answer::Whole { head, body }) => {
-                    self.client.fields.answered(&head);
+                    self.client.answered(&head);
                     self.pass_on_held(true);
                     self.hold(head, body);
                 }
                 Ok(Answer::Begun { head, body }) => {
-                    self.client.fields.answered(&head);
+                    self.client.answered(&head);
                     self.pass_on_held(true);
                     self.stream_answer(head, body).await;
                 }

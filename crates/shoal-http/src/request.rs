@@ -145,7 +145,7 @@ async fn send_once<C: Fn() -> Duration, W>(
     request: &Request<'_>,
 ) -> Result<(Box<Connection<C, W>>, Head)> {
     let answered = send_unchecked(client, connections, idle, clock, request).await;
-    answered.inspect(|(_, head)| client.fields.answered(head))
+    answered.inspect(|(_, head)| client.answered(head))
 }
 
 /// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
