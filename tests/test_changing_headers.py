@@ -243,7 +243,7 @@ def test_403_that_asks_to_slow_down_is_retried(tmp_path: Path, fields: dict[str,
 
         report = package.copy(source, tmp_path / "out", progress=opened)
     assert (report.written, report.failed) == (30, 0)
-    assert report.retries == 1
+    assert report.retries >= 1
     assert len(calls.threads) == changing
 
 

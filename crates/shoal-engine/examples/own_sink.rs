@@ -73,7 +73,8 @@ impl Sink for Packs {
     }
     fn properties(&self) -> SinkProperties {
         let (window_objects, stop_within) = (self.objects * 2, Duration::from_secs(5));
-        SinkProperties { window_objects, window_bytes: u64::MAX, stop_within, ..SinkProperties::default() }
+        let replaces = false; // a pack stays as it is
+        SinkProperties { window_objects, window_bytes: u64::MAX, stop_within, replaces, ..SinkProperties::default() }
     }
     fn start(&self, _start: &Start, state: &dyn SinkState) -> Result<Started> {
         fs::create_dir_all(self.temporary()).map_err(failed)?;

@@ -188,7 +188,7 @@ impl Hints {
     fn look_into(&mut self, path: &str, name: &str, value: &str, near: bool, depth: usize) {
         let is_next = NEXT_OBJECT.contains(&name);
         if value.starts_with('[') && links_on(value) {
-            let advice = "`pages=\"link\"` follows a header `Link`, if there is one".to_owned();
+            let advice = "`pages=\"link\"` follows a Link header, if there is one".to_owned();
             let what =
                 format!("its field \"{}\" looks like a link to a next page", crate::display::escape(path.as_bytes()));
             return self.push(Sort::Flag, what, advice, None);
