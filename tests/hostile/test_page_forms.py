@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -37,10 +37,16 @@ FORMS = {
         ["--pages", "number", "--page-param", "p", "--first-page", "5", *RESULTS],
     ),
     "offset": (page_forms.offset, ["--pages", "offset", *RESULTS]),
+    "url-of-a-number": (page_forms.url_of_a_number, ["--pages", "url"]),
+    "marker-of-a-number": (
+        page_forms.marker_of_a_number,
+        ["--next-field", "next_page", "--marker-param", "page"],
+    ),
+    "offset-of-entries": (page_forms.nested_entries, ["--pages", "offset", "--names-field", "data[].files[].name"]),
     "jsonl": (page_forms.json_lines, ["--pages", "link", "--list-format", "jsonl", "--names-field", "file.name"]),
     "lines": (page_forms.lines, ["--pages", "number", "--list-format", "lines"]),
 }
-COUNTED = {name for name in FORMS if name.startswith(("number", "offset", "lines"))}
+COUNTED = {name for name in FORMS if name.startswith(("number", "offset", "lines")) or "number" in name}
 
 
 @pytest.fixture(params=FORMS)
@@ -176,6 +182,44 @@ def test_a_next_page_on_another_host_is_followed_only_if_it_is_allowed_and_witho
     assert all("x-token" not in {name.lower() for name in request.headers} for request in other.requests)
 
 
+def test_secrets_that_a_service_puts_into_the_url_of_a_page_are_not_stored(
+    shoal_command: Shoal, fault_server: MakeServer
+) -> None:
+    objects = numbered(1000)
+    server, other = fault_server(objects), fault_server(objects)
+    other.start()
+    names = sorted(objects)
+    seen: list[str] = []
+
+    async def list_of(exchange: Exchange) -> None:
+        seen.append(exchange.request.target)
+        after = exchange.request.target.partition("after=")[2].partition("&")[0]
+        page, marker = page_forms.behind(names, after)
+        start = f"{other.url if len(seen) % 2 else server.url}/list?key=S3CRETKEY&access_token=hunter2&after={marker}"
+        body = {"FileNames": page, "next": start if marker else None}
+        await exchange.answer(200, json.dumps(body).encode())
+
+    for one in (server, other):
+        one.on_list(list_of)
+    held = names[620]
+    server.on_object(held, faults.cut_head(0, "hold"))
+    server.start()
+    options = ["--pages", "url", "--list-path", "/list?key=S3CRETKEY", "--header", "Authorization: Bearer hunter2"]
+    options += ["--allow-host", f"127.0.0.1:{other.port}", "--allow-host", f"127.0.0.1:{server.port}"]
+    running = shoal_command.start_copy(server, *options, "--timeout", "60")
+    wait_until(lambda: len(server.fetched()) >= 600)
+    running.process.kill()
+    running.wait(10)
+    stored = [path for path in (shoal_command.out / ".shoal").rglob("*") if path.is_file()]
+    assert not any(secret in path.read_bytes() for path in stored for secret in (b"hunter2", b"S3CRETKEY"))
+    server.heal()
+    server.on_list(list_of)
+    outcome = shoal_command.copy(server, *options)
+    assert outcome.code == 0, outcome
+    assert tree(outcome.out) == objects
+    assert all("key=S3CRETKEY" in target and "hunter2" not in target for target in seen), seen
+
+
 # Ends that are none
 
 
@@ -211,6 +255,15 @@ MORE: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
     "next_cursor (Slack)": ({"response_metadata": {"next_cursor": "dXNl"}}, {}, "response_metadata.next_cursor"),
     "offset (Airtable)": ({"offset": "itrX/recY"}, {}, "offset"),
     "pit_id (Elasticsearch)": ({"sort": ["x"], "pit_id": "y"}, {}, "pit_id"),
+    "exceededTransferLimit (ArcGIS)": ({"exceededTransferLimit": True}, {}, "exceededTransferLimit"),
+    "@odata.count": ({"@odata.count": 1000}, {}, "@odata.count"),
+    "metadata.resultset (NOAA)": ({"metadata": {"resultset": {"count": 1000}}}, {}, "metadata.resultset.count"),
+    "numberMatched (OGC)": ({"numberMatched": 1000}, {}, "numberMatched"),
+    "endOfRecords (GBIF)": ({"endOfRecords": False}, {}, "endOfRecords"),
+    "a total with a fraction": ({"total": 1000.0}, {}, "total"),
+    "_shards (Elasticsearch)": ({"_shards": {"total": 5, "failed": 2}}, {}, "_shards.failed"),
+    "success": ({"success": False}, {}, "success"),
+    "status": ({"status": "error"}, {}, "status"),
     "error": ({"error": "backend timeout, partial listing"}, {}, "error"),
     "timed_out": ({"timed_out": True}, {}, "timed_out"),
     "Link next": ({}, {"Link": '<http://x/list?page=2>; rel="next", <http://x/l>; rel="last"'}, "--pages link"),
@@ -273,6 +326,76 @@ def test_an_end_after_several_pages_that_does_not_fit_is_a_note(shoal_command: S
     outcome = shoal_command.copy(server)
     assert_arrived(outcome, objects)
     assert any('"total" says 250, and there are 4 names' in note for note in outcome.report["notes"]), outcome
+
+
+def of_pages(*pages: object) -> Callable[[Exchange], Awaitable[None]]:
+    """Answers numbered pages: each a JSON value, or a status."""
+
+    async def answer(exchange: Exchange) -> None:
+        number = int(exchange.request.target.partition("page=")[2] or 1)
+        page = pages[number - 1] if number <= len(pages) else {"data": []}
+        if isinstance(page, int):
+            return await exchange.answer(page, b"{}")
+        return await exchange.answer(200, json.dumps(page).encode())
+
+    return answer
+
+
+A, B, C = ([f"{letter}-{number}" for number in range(10)] for letter in "abc")
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        ({"data": A, "total": 100}, 404),
+        ({"data": A, "total": 100}, {"data": []}),
+        ({"data": A, "total": 100}, {"data": [], "total": 0}),
+        ({"data": A, "has_more": True}, {"data": [], "has_more": False}),
+        ({"data": A, "total": 100}, {"data": B[:9], "total": 100}, 404),
+        ({"data": A}, {"data": B}, {"data": [], "error": "backend timeout"}),
+        ({"data": A}, {"data": [], "error": "backend timeout"}),
+    ],
+)
+def test_an_end_against_all_that_earlier_pages_have_said_is_an_error(
+    shoal_command: Shoal, fault_server: MakeServer, pages: tuple[object, ...]
+) -> None:
+    objects = {name: name.encode() for name in A + B + C}
+    server = fault_server(objects)
+    server.on_list(of_pages(*pages))
+    server.start()
+    outcome = shoal_command.copy(server, "--pages", "number", "--names-field", "data")
+    assert_stopped(outcome, "listing", manifest=objects)
+
+
+def test_an_empty_page_in_the_middle_is_passed_over(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = {name: name.encode() for name in A + C}
+    server = fault_server(objects)
+    server.on_list(of_pages({"data": A, "total": 30}, {"data": []}, {"data": C}))
+    server.start()
+    outcome = shoal_command.copy(server, "--pages", "number", "--names-field", "data")
+    assert_arrived(outcome, objects)
+    assert any("no names, and the service has said that there are more" in note for note in outcome.report["notes"])
+    assert any('"total" says 30, and there are 20 names' in note for note in outcome.report["notes"])
+
+
+@pytest.mark.parametrize("status", [400, 404, 416, 422])
+def test_a_refusal_behind_the_last_page_ends_the_pages_if_the_total_was_reached(
+    shoal_command: Shoal, fault_server: MakeServer, status: int
+) -> None:
+    objects = {name: name.encode() for name in A + B}
+    server = fault_server(objects)
+    server.on_list(of_pages({"data": A, "total": 20}, {"data": B, "total": 20}, status))
+    server.start()
+    assert_arrived(shoal_command.copy(server, "--pages", "number", "--names-field", "data"), objects)
+
+
+def test_a_marker_that_comes_back_with_no_names_ends_a_listing(shoal_command: Shoal, fault_server: MakeServer) -> None:
+    objects = {name: name.encode() for name in A}
+    server = fault_server(objects)
+    server.on_list(faults.status(200, json.dumps({"FileNames": A, "NextMarker": "x"}).encode()), times=1)
+    server.on_list(faults.status(200, json.dumps({"FileNames": [], "NextMarker": "x"}).encode()))
+    server.start()
+    assert_arrived(shoal_command.copy(server), objects)
 
 
 @pytest.mark.parametrize("end", ["null", "false", '""', "0", "-1", "[]", None])

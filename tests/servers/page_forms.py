@@ -109,3 +109,25 @@ def lines(names: Sequence[str], query: Query) -> Answer:
     """A name on each line of numbered pages."""
     _, body, headers = numbered(1)(names, query)
     return 200, "\r\n".join(json.loads(body)["results"]), headers
+
+
+def url_of_a_number(names: Sequence[str], query: Query) -> Answer:
+    """Numbered pages, of which each has the URL of the next, as Django REST sends it."""
+    number = int(query.get("page", 1))
+    following = f"/list?page={number + 1}" if number * SIZE < len(names) else None
+    page = names[(number - 1) * SIZE : number * SIZE]
+    return 200, json.dumps({"FileNames": page, "next": following, "count": len(names)}), {}
+
+
+def marker_of_a_number(names: Sequence[str], query: Query) -> Answer:
+    """The same, with the number of the next page as a marker."""
+    number = int(query.get("page", 1))
+    following = number + 1 if number * SIZE < len(names) else None
+    return 200, json.dumps({"FileNames": names[(number - 1) * SIZE : number * SIZE], "next_page": following}), {}
+
+
+def nested_entries(names: Sequence[str], query: Query) -> Answer:
+    """An offset that counts entries, of which each has three names."""
+    entries = [{"files": [{"name": name} for name in names[at : at + 3]]} for at in range(0, len(names), 3)]
+    at = int(query.get("offset", 0))
+    return 200, json.dumps({"data": entries[at : at + SIZE], "total": len(entries)}), {}

@@ -226,6 +226,13 @@ impl Fields {
         }
     }
 
+    /// Whether a header that the user has given has this text in it.
+    pub fn is_in_header(&self, address: &Address, text: &str) -> bool {
+        let is_own = |line: &str| OWN_LINES.iter().any(|own| line.starts_with(own));
+        let found = self.with(address, |fields, _| Ok(fields.lines().any(|line| !is_own(line) && line.contains(text))));
+        found.unwrap_or(false)
+    }
+
     /// A request was answered.
     pub(crate) fn answered(&self, head: &Head) {
         if let Lines::Changing(own) = &self.0
@@ -243,6 +250,9 @@ impl Fields {
         is_refusal && head.sent_with > 0 && own.asks_again(Instant::now(), head.status, head.sent_with, target)
     }
 }
+
+/// How the header lines begin that every request has.
+const OWN_LINES: [&str; 4] = ["Host: ", "Accept-Encoding: ", "Accept: ", "User-Agent: "];
 
 impl Own {
     fn asks_again(&self, now: Instant, status: u16, sent_with: u64, target: &[u8]) -> bool {

@@ -62,7 +62,9 @@ impl Threads {
             shared.listed_all();
             return Ok(threads);
         }
-        let compare = shared.options.resume == Resume::Relist || shared.source.properties().behind == Behind::Names;
+        let compare = shared.options.resume == Resume::Relist
+            || shared.source.properties().behind == Behind::Names
+            || standing.cursor.as_ref().is_some_and(|cursor| shared.source.may_shift(cursor));
         let (known, listing) = (Known::new(standing, compare), shared.clone());
         match spawn(shared, "shoal-list", move || listing::run(&listing, known)) {
             Ok(thread) => threads.listing = Some(thread),

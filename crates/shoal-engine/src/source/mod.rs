@@ -153,6 +153,12 @@ pub trait Source: Send + Sync {
         let _ = cursor;
         self.list(None)
     }
+    /// Whether something else may be at this place now, although the source is [`Behind::Trusted`]. Then it is listed from the
+    /// start and compared.
+    fn may_shift(&self, cursor: &Cursor) -> bool {
+        let _ = cursor;
+        false
+    }
     /// Returns a partition of exactly these objects, to retry failures. The caller sets `seq`, `key` and `after`.
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition>;
     /// Objects that failed in earlier sessions will be selected, in the order of their locators. `lists`: the source is

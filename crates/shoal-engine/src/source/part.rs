@@ -47,6 +47,9 @@ impl Source for OfPart {
     fn list_again(&self, cursor: Cursor) -> Result<Box<dyn Listing>> {
         Ok(Box::new(ListingOfPart(self.inner.list_again(cursor)?)))
     }
+    fn may_shift(&self, cursor: &Cursor) -> bool {
+        self.inner.may_shift(cursor)
+    }
     fn begin_retries(&self, lists: bool) {
         self.inner.begin_retries(lists);
     }

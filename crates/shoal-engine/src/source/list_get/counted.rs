@@ -8,6 +8,9 @@ use super::PageForm;
 use super::cut::Encoded;
 use super::hints::Total;
 
+/// Pages without names in a row that are passed over if a total says that there are more.
+const EMPTY_MAX: u64 = 1;
+
 /// Pages that are counted, as they come.
 pub(super) struct Counted {
     form: PageForm,
@@ -17,8 +20,10 @@ pub(super) struct Counted {
     begin: Option<(u128, u64)>,
     last: u128,
     pages: u64,
-    /// Names on all pages.
+    /// Entries of all pages: an entry may have several names.
     seen: u64,
+    /// Pages without names in a row.
+    empty: u64,
     /// The last page had fewer names than the first.
     is_short: bool,
     /// The first page came again for the number 1, so pages are numbered from there.
@@ -39,8 +44,8 @@ pub(super) enum Follows {
 
 impl Counted {
     pub fn new(form: PageForm, first: Option<u64>) -> Counted {
-        let (begin, last, pages, seen) = (None, 0, 0, 0);
-        Counted { form, first, begin, last, pages, seen, is_short: false, begins_at_one: false, total: None }
+        let (begin, last, pages, seen, empty) = (None, 0, 0, 0, 0);
+        Counted { form, first, begin, last, pages, seen, empty, is_short: false, begins_at_one: false, total: None }
     }
 
     /// What the first page is requested with.
@@ -52,9 +57,23 @@ impl Counted {
     ///
     /// # Errors
     /// Why the listing cannot continue.
-    pub fn page(&mut self, token: Option<&str>, names: &Encoded, total: Option<&Total>) -> Result<Follows, String> {
-        let Some(sum) = names.sum() else { return Ok(Follows::Nothing) };
-        let (begin, first_count) = *self.begin.get_or_insert((sum, names.count));
+    pub fn page(
+        &mut self,
+        token: Option<&str>,
+        names: &Encoded,
+        entries: u64,
+        total: Option<&Total>,
+    ) -> Result<Follows, String> {
+        let Some(sum) = names.sum() else {
+            self.empty += 1;
+            // One in the middle may be empty by a defect, or because the service filters what is on it.
+            return Ok(match self.empty <= EMPTY_MAX && self.is_total_ahead() {
+                true => Follows::Page(self.next(token)),
+                false => Follows::Nothing,
+            });
+        };
+        self.empty = 0;
+        let (begin, first_count) = *self.begin.get_or_insert((sum, entries));
         if let Some(total) = total {
             let certain = total.certain || total.names > first_count;
             self.total = Some(Total { certain, ..total.clone() });
@@ -69,15 +88,23 @@ impl Counted {
             }
             return Err("this page has the same names as an earlier one".to_owned());
         }
-        (self.last, self.pages, self.seen) = (sum, self.pages + 1, self.seen + names.count);
-        self.is_short = names.count < first_count;
-        Ok(Follows::Page(match self.form {
-            PageForm::Number => match token.and_then(|token| token.parse::<u64>().ok()) {
-                Some(number) => (number + 1).to_string(),
-                None => "1".to_owned(),
-            },
-            _ => (self.first.unwrap_or(0) + self.seen).to_string(),
-        }))
+        (self.last, self.pages, self.seen) = (sum, self.pages + 1, self.seen + entries);
+        self.is_short = entries < first_count;
+        Ok(Follows::Page(self.next(token)))
+    }
+
+    /// What is behind the page that was requested with `token`.
+    fn next(&self, token: Option<&str>) -> String {
+        let number = match self.form {
+            PageForm::Number => token.and_then(|token| token.parse::<u64>().ok()).map_or(1, |number| number + 1),
+            _ => self.first.unwrap_or(0) + self.seen + self.empty * self.begin.map_or(0, |(_, entries)| entries),
+        };
+        number.to_string()
+    }
+
+    /// The service says for certain that there are more than have come.
+    pub fn is_total_ahead(&self) -> bool {
+        self.total.as_ref().is_some_and(|total| total.certain && total.names > self.seen)
     }
 
     /// No other page than the first had names.
@@ -85,10 +112,17 @@ impl Counted {
         self.pages <= 1
     }
 
-    /// Whether 404 means that there is no such page any more.
-    pub fn may_be_missing(&self) -> bool {
+    /// Whether an answer means that there is no such page any more: 404 does, unless a total says otherwise, and other
+    /// refusals where a total was reached.
+    pub fn is_missing(&self, status: u16) -> bool {
         let is_total = self.total.as_ref().is_some_and(|total| total.names <= self.seen);
-        self.pages > 0 && (is_total || self.is_short || self.begins_at_one && self.pages == 1)
+        self.pages > 0
+            && match status {
+                404 if self.is_total_ahead() => false,
+                404 => is_total || self.is_short || self.begins_at_one && self.pages == 1,
+                204 | 400 | 410 | 416 | 422 => is_total,
+                _ => false,
+            }
     }
 }
 
@@ -107,14 +141,14 @@ mod tests {
         let (mut token, mut found) = (counted.first(), Vec::new());
         for _ in 0..1000 {
             let Some(names) = page(token.as_deref().map(|token| token.parse().unwrap())) else {
-                return if counted.may_be_missing() { Ok(found) } else { Err("404".to_owned()) };
+                return if counted.is_missing(404) { Ok(found) } else { Err("404".to_owned()) };
             };
             let mut encoded = Encoded::default();
             for name in &names {
                 encoded.push(name.to_string().as_bytes(), false);
                 encoded.sum += u128::from(*name) + 1;
             }
-            token = Some(match counted.page(token.as_deref(), &encoded, total)? {
+            token = Some(match counted.page(token.as_deref(), &encoded, names.len() as u64, total)? {
                 Follows::Page(next) => {
                     found.extend(names);
                     next

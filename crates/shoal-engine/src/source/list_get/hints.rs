@@ -20,15 +20,38 @@ const NEXT_TEXT: [&str; 2] = ["after", "offset"];
 /// Fields that say so where they hold an object: DynamoDB's is a key.
 const NEXT_OBJECT: [&str; 2] = ["next", "lastevaluatedkey"];
 /// Fields that are false on every page but the last.
-const LAST: [&str; 9] =
-    ["last", "islast", "lastpage", "islastpage", "complete", "iscomplete", "done", "isdone", "finished"];
+const LAST: [&str; 10] = [
+    "last",
+    "islast",
+    "lastpage",
+    "islastpage",
+    "complete",
+    "iscomplete",
+    "done",
+    "isdone",
+    "finished",
+    "endofrecords",
+];
+/// Fields that say that there are names that are not on the page.
+const LIMITED: [&str; 1] = ["exceededtransferlimit"];
 /// Fields that say that names are missing.
 const INCOMPLETE: [&str; 5] = ["incomplete", "incompleteresults", "partial", "ispartial", "timedout"];
 const ERRORS: [&str; 2] = ["error", "errors"];
+/// Fields that are false on a page that is an error.
+const SUCCESS: [&str; 2] = ["success", "ok"];
 /// Fields with the number of names of all pages.
-const TOTALS: [&str; 12] = [
+const TOTALS: [&str; 21] = [
     "total",
     "count",
+    "hits",
+    "hitcount",
+    "resultcount",
+    "numbermatched",
+    "totalfeatures",
+    "matched",
+    "numberoftotalresults",
+    "totalcounts",
+    "totalrows",
     "totalcount",
     "totalelements",
     "totalitems",
@@ -44,11 +67,12 @@ const TOTALS: [&str; 12] = [
 const PAGES: [&str; 6] = ["totalpages", "pages", "pagecount", "lastpage", "numpages", "nbpages"];
 const REMAINING: [&str; 2] = ["remaining", "remainingcount"];
 /// Objects in which these fields are about the listing: elsewhere, a total may be that of anything.
-const ABOUT: [&str; 6] = ["page", "pagin", "meta", "paging", "info", "summary"];
+const ABOUT: [&str; 9] = ["page", "pagin", "meta", "info", "summary", "result", "response", "context", "properties"];
 
 /// Headers that say the same, in small letters.
 pub(super) const LINK: &str = "link";
-const NEXT_HEADERS: [&str; 7] = [
+const NEXT_HEADERS: [&str; 8] = [
+    "cmr-search-after",
     "x-next-page",
     "x-next-token",
     "x-next-cursor",
@@ -57,7 +81,7 @@ const NEXT_HEADERS: [&str; 7] = [
     "x-ms-continuationtoken",
     "x-ms-continuation-nextpartitionkey",
 ];
-const TOTAL_HEADERS: [&str; 3] = ["x-total-count", "x-total", "x-wp-total"];
+const TOTAL_HEADERS: [&str; 5] = ["x-total-count", "x-total", "x-wp-total", "x-pagination-count", "cmr-hits"];
 const PAGES_HEADERS: [&str; 2] = ["x-total-pages", "x-wp-totalpages"];
 const RANGE: &str = "content-range";
 
@@ -104,7 +128,7 @@ pub(super) struct Total {
 }
 
 /// What a page and the head of its answer say.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hints {
     best: Option<Hint>,
     pub total: Option<Total>,
@@ -141,11 +165,17 @@ impl Hints {
 
     /// `near`: fields here are about the listing.
     fn look(&mut self, path: &str, name: &str, value: &str, near: bool, depth: usize) {
-        let name: String = name.chars().filter(|letter| !"_-".contains(*letter)).collect::<String>().to_lowercase();
+        let name: String = name.trim_start_matches("@odata.").replace(['_', '-'], "").to_lowercase();
         let named = |names: &[&str]| names.contains(&&*name);
         let shown = || format!("its field \"{}\"", crate::display::escape(path.as_bytes()));
         if near && value == "false" && named(&LAST) {
             return self.push(Sort::Flag, format!("{} is false", shown()), COUNTED.to_owned(), None);
+        }
+        let is_failure = near
+            && (value == "false" && named(&SUCCESS)
+                || name == "status" && matches!(value, "\"error\"" | "\"fail\"" | "\"failed\""));
+        if is_failure {
+            return self.push(Sort::Incomplete, format!("{} is {value}", shown()), "list again later".to_owned(), None);
         }
         if matches!(value, "null" | "false" | "\"\"" | "0" | "-1" | "\"false\"" | "{}" | "[]") {
             return;
@@ -157,10 +187,13 @@ impl Hints {
         if value.starts_with(['{', '[']) {
             return self.look_into(path, &name, value, near, depth);
         }
-        if near && let Ok(number) = value.trim_matches('"').parse::<u64>() {
+        let digits = value.trim_matches('"');
+        if near && let Ok(number) = digits.strip_suffix(".0").unwrap_or(digits).parse::<u64>() {
             let what = || format!("{} says {number}", shown());
             match () {
-                () if named(&TOTALS) => return self.push_total(number, name != "count", shown()),
+                () if named(&TOTALS) => {
+                    return self.push_total(number, !matches!(&*name, "count" | "hits" | "matched"), shown());
+                }
                 () if named(&PAGES) && number > 1 || named(&REMAINING) => {
                     return self.push(Sort::Count, what(), COUNTED.to_owned(), None);
                 }
@@ -169,14 +202,14 @@ impl Hints {
         }
         let is_text = value.starts_with('"');
         let is_place = NEXT.iter().any(|word| name.contains(word)) || is_text && named(&NEXT_TEXT);
-        if !is_place {
+        if !is_place && !named(&LIMITED) {
             return;
         }
         let token = serde_json::from_str::<Token>(value).ok().and_then(|token| token.0);
         let is_url = token
             .as_deref()
             .is_some_and(|text| ["http://", "https://", "/", "?"].iter().any(|start| text.starts_with(start)));
-        if value == "true" {
+        if near && value == "true" && named(&LIMITED) || is_place && value == "true" {
             self.push(Sort::Flag, format!("{} is true", shown()), COUNTED.to_owned(), None);
         } else if is_url {
             self.push_url(path);
@@ -206,6 +239,17 @@ impl Hints {
                 Some((name, _)) => self.push_url(&format!("{path}.{name}")),
                 None => self.push_marker(path, None),
             };
+        }
+        if name == "shards" {
+            // Of Elasticsearch: its total is that of its parts.
+            if fields.iter().any(|(field, value)| field == "failed" && value.get() != "0") {
+                let what = format!(
+                    "its field \"{}.failed\" says that something is missing",
+                    crate::display::escape(path.as_bytes())
+                );
+                self.push(Sort::Incomplete, what, "list again later".to_owned(), None);
+            }
+            return;
         }
         let near = near && ABOUT.iter().any(|word| name.contains(word));
         for (field, value) in fields {

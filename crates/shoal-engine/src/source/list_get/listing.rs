@@ -8,7 +8,7 @@ use shoal_http::{Address, Head, IdleConnections, Method, Request, Wants, send_cu
 
 use super::counted::{Counted, Follows};
 use super::cut::{Cut, Encoded};
-use super::hints::{self, Hint, Sort};
+use super::hints::{self, Hint, Hints, Sort, Total};
 use super::loops::Loops;
 use super::next_page::{self, Requested};
 use super::page::{self, Page};
@@ -65,6 +65,12 @@ impl Place {
     }
 }
 
+/// Whether something else may be at the place of this cursor, because objects have come or gone.
+pub(super) fn may_shift(service: &Service, cursor: &Cursor) -> bool {
+    let token = Place::of(cursor).and_then(|place| place.token);
+    token.is_some_and(|token| next_page::may_shift(service.options.form(), &token))
+}
+
 /// The listing has a thread of its own, on which nothing else happens.
 type Clock = fn() -> Duration;
 
@@ -86,8 +92,10 @@ pub(super) struct Pages {
     unread: u32,
     /// Names on all pages, unless it began behind the first.
     names: Option<u64>,
+    /// What the first page says.
+    first: Hints,
     /// The number of all names, as the first page and the last one that had one said.
-    totals: Option<(u64, u64)>,
+    totals: Option<(u64, Total)>,
     remarks: Vec<String>,
 }
 
@@ -115,6 +123,7 @@ impl Pages {
             counted,
             unread: 0,
             names: is_whole.then_some(0),
+            first: Hints::default(),
             totals: None,
             remarks: Vec::new(),
             service,
@@ -132,17 +141,17 @@ impl Pages {
             self.place = None; // behind the last page
             return self.check_end(place, &Page::default());
         };
-        if self.service.options.list_format != ListFormat::Json {
-            check_lines(&head)?;
-        }
+        check_lines(&head, self.service.options.list_format)?;
         let page = page::parse(&body, &self.service.options);
         let mut page = page.map_err(|error| self.once_more(error))?;
-        (self.from_journal, self.unread) = (false, 0);
         page.hints.head(&head);
+        self.check_whole(place, &page)?;
+        (self.from_journal, self.unread) = (false, 0);
         let next = match &mut self.counted {
             None => next_page::place(&self.service, &asked, &page, &head)?,
             Some(counted) => {
-                let follows = counted.page(place.token.as_deref(), &page.names, page.hints.total.as_ref());
+                let follows =
+                    counted.page(place.token.as_deref(), &page.names, page.entries, page.hints.total.as_ref());
                 match follows.map_err(|why| self.same_again(&why))? {
                     Follows::Page(next) => Some(next),
                     Follows::PageInstead(next) => {
@@ -156,10 +165,16 @@ impl Pages {
                 }
             }
         };
-        self.names = self.names.map(|names| names + page.names.count);
+        // At its end, Solr and others send the marker again that was sent to them.
+        let next = next.filter(|next| page.names.count > 0 || place.token.as_ref() != Some(next));
+        let count = page.entries.max(page.names.count);
+        self.names = self.names.map(|names| names + if page.names.count > 0 { count } else { 0 });
         if let Some(total) = &page.hints.total {
-            let first = self.totals.map_or(total.names, |(first, _)| first);
-            self.totals = Some((first, total.names));
+            let first = self.totals.as_ref().map_or(total.names, |(first, _)| *first);
+            self.totals = Some((first, total.clone()));
+        }
+        if place.number == 0 {
+            self.first = page.hints.clone();
         }
         if let Some(next) = &next
             && let Some(why) = self.loops.page(place.token.as_deref(), page.names.sum(), next)
@@ -176,6 +191,24 @@ impl Pages {
         self.place = next.map(|token| Place { seq, number: place.number + 1, token: Some(token) });
         let next = self.place.as_ref().map(Place::cursor);
         self.cut = Some(Cut::new(page.names, place.seq, place.cursor(), next));
+        Ok(())
+    }
+
+    /// Asks again for a page that says that it is not whole, and for one without names before the last.
+    fn check_whole(&mut self, place: &Place, page: &Page) -> Result<()> {
+        if self.service.options.form() == PageForm::One {
+            return Ok(());
+        }
+        let is_early = page.names.count == 0 && self.counted.as_ref().is_some_and(Counted::is_total_ahead);
+        let why = match page.hints.best(0).filter(|hint| hint.sort == Sort::Incomplete) {
+            Some(hint) => format!("this page may not be complete: {}", hint.what),
+            None if is_early => "this page has no names, and the service has said that there are more".to_owned(),
+            None => return Ok(()),
+        };
+        if self.unread < UNREAD_MAX {
+            return Err(self.once_more(Error::new(Kind::Listing, why)));
+        }
+        self.remarks.push(format!("{}: {why}", self.shown(place)));
         Ok(())
     }
 
@@ -196,17 +229,22 @@ impl Pages {
         let follows_given = options.names_next() || form != PageForm::Marker;
         let is_echo = |hint: &Hint| hint.value.is_some() && hint.value == place.token;
         // How many names were on the pages before the one at which an interrupted listing has continued is not known.
-        let hint = page.hints.best(self.names.unwrap_or(u64::MAX)).filter(|hint| !is_echo(hint));
+        let names = self.names.unwrap_or(u64::MAX);
         let had_one_page = match &self.counted {
             Some(counted) => counted.had_one_page(),
             None => place.number == 0,
         };
+        let mut hints = page.hints.clone();
+        // Behind the last page, there is often no total any more.
+        hints.total = hints.total.or_else(|| self.totals.as_ref().map(|(_, total)| total.clone()));
+        let hint = hints.best(names).filter(|hint| !is_echo(hint));
+        let hint = hint.or_else(|| self.first.best(names).filter(|_| had_one_page));
         if let Some(hint) = hint {
             let says = match hint.sort {
                 Sort::Incomplete => "this page may not be complete",
                 _ => "this page may not be the last",
             };
-            if had_one_page {
+            if had_one_page || hint.sort == Sort::Incomplete {
                 let error = Error::new(Kind::Listing, format!("{says}: {}", hint.what));
                 let hint = format!("{}; if this is the whole listing, use `pages=\"one\"`", hint.advice);
                 return Err(error.hint(hint));
@@ -216,7 +254,9 @@ impl Pages {
                 self.remarks.push(format!("{}: {says}: {}", self.shown(place), hint.what));
             }
         }
-        if let Some((first, last)) = self.totals.filter(|(first, last)| first != last) {
+        if let Some((first, last)) =
+            self.totals.as_ref().map(|(first, last)| (first, last.names)).filter(|(first, last)| *first != last)
+        {
             self.remarks.push(format!(
                 "the service said that there are {first} names when the listing began, and {last} at its end: \
                 `resume=\"update\"` lists it again"
@@ -250,7 +290,7 @@ impl Pages {
             Kind::BadAnswer => error.into_kind(Kind::Listing),
             _ => error,
         })?;
-        if head.status == 404 && self.counted.as_ref().is_some_and(Counted::may_be_missing) {
+        if self.counted.as_ref().is_some_and(|counted| counted.is_missing(head.status)) {
             return Ok(None);
         }
         self.check(&head, place)?;
@@ -316,8 +356,10 @@ fn no_listing(address: &Address) -> &'static str {
 
 /// # Errors
 /// [`Kind::Listing`] for an answer whose lines may be those of something else, or not all.
-fn check_lines(head: &Head) -> Result<()> {
+fn check_lines(head: &Head, format: ListFormat) -> Result<()> {
     let why = match () {
+        () if format == ListFormat::Json => return Ok(()),
+        () if format == ListFormat::Lines && head.is_json => "the page is JSON, and no list of lines",
         () if head.is_html => "the page is HTML, and no list of lines",
         () if head.is_unverified() => {
             "the answer does not say how long it is: if its last lines were missing, nothing would tell"

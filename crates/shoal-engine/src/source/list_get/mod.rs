@@ -160,6 +160,10 @@ impl Source for ListGet {
         }
     }
 
+    fn may_shift(&self, cursor: &Cursor) -> bool {
+        listing::may_shift(&self.0, cursor)
+    }
+
     fn select(&self, locators: &[Box<[u8]>]) -> Result<Partition> {
         Ok(cut::selected(locators))
     }

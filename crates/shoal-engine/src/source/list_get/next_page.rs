@@ -55,6 +55,7 @@ fn place_of(service: &Service, asked: &Requested, url: &str) -> Result<String> {
     if own.secure && !address.secure && address.port == address.default_port() {
         address = Address::new(true, address.host, Some(own.port));
     }
+    let target = without_secrets(service, &target);
     let target = String::from_utf8(target).map_err(|_| wrong("to an address with other bytes than text".to_owned()))?;
     if own.is_same_origin(&address) {
         return Ok(without_own(&service.options.list_path, &target));
@@ -67,7 +68,22 @@ fn place_of(service: &Service, asked: &Requested, url: &str) -> Result<String> {
         let hint = format!("`allow_host=\"{host}\"` follows it, without the headers and the password for this service");
         return Err(wrong(format!("to another host, \"{}\"", escape(address.origin().as_bytes()))).hint(hint));
     }
-    Ok(format!("{}{target}", address.origin()))
+    // Here, the user's own parameters are only those that the service has put there.
+    let list_path = &service.options.list_path;
+    let kept = without_own(list_path, &target);
+    let own =
+        parameters(list_path).filter(|(name, _)| !values(&target, name).is_empty() && values(&kept, name).is_empty());
+    let own: Vec<&str> = own.map(|(name, _)| name).collect();
+    Ok(format!("{}{kept}#{}", address.origin(), own.join("&")))
+}
+
+/// Whether something else is at this place once objects have come or gone: a number may be that of a page.
+pub(super) fn may_shift(form: PageForm, place: &str) -> bool {
+    let is_count = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    match form {
+        PageForm::Url | PageForm::Link => place.split(['/', '?', '&', '=', ':', '#']).any(is_count),
+        _ => is_count(place),
+    }
 }
 
 /// What is requested for the page at this place; `None`: the first one.
@@ -91,11 +107,35 @@ pub(super) fn request(service: &Service, place: Option<&str>) -> Result<Requeste
             Requested { host: None, target: with_own(&options.list_path, place).into_bytes() }
         }
         PageForm::Url | PageForm::Link => {
+            let (place, own) = place.rsplit_once('#').unwrap_or((place, ""));
             let at = place.find("://").and_then(|at| Some(at + 3 + place[at + 3..].find('/')?)).unwrap_or(place.len());
-            Requested { host: Some(Address::parse(&place[..at])?), target: place.as_bytes()[at..].to_vec() }
+            let own: Vec<&str> = parameters(&options.list_path)
+                .filter(|(name, _)| own.split('&').any(|one| one == *name))
+                .map(|(_, part)| part)
+                .collect();
+            let list_path = format!("/?{}", own.join("&"));
+            let target = with_own(&list_path, &place[at..]).into_bytes();
+            Requested { host: Some(Address::parse(&place[..at])?), target }
         }
     })
 }
+
+/// The target without parameters that repeat what the user's headers have: some services put a token into the URL of the next
+/// page. The header is sent with that, too.
+fn without_secrets(service: &Service, target: &[u8]) -> Vec<u8> {
+    let target = String::from_utf8_lossy(target);
+    let Some((path, query)) = target.split_once('?') else { return target.into_owned().into_bytes() };
+    let is_secret = |part: &&str| {
+        let value = part.split_once('=').map_or("", |(_, value)| value);
+        let plain = decode(value).and_then(|plain| String::from_utf8(plain).ok()).unwrap_or_default();
+        plain.len() >= SECRET_MIN && service.client.fields.is_in_header(&service.client.address, &plain)
+    };
+    let kept: Vec<&str> = query.split('&').filter(|part| !is_secret(part)).collect();
+    if kept.is_empty() { path.to_owned().into_bytes() } else { format!("{path}?{}", kept.join("&")).into_bytes() }
+}
+
+/// Shorter values may be in a header by chance, in bytes.
+const SECRET_MIN: usize = 6;
 
 /// The query of a path in parts, each with its name.
 fn parameters(path: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -159,7 +159,14 @@ impl ListGetOptions {
     /// [`Kind::Config`] if options do not go together.
     pub(super) fn check(&self) -> Result<()> {
         let form = self.form();
-        let (why, hint) = if form == PageForm::Header && !self.names_next() {
+        let query = self.list_path.split_once('?').map_or("", |(_, query)| query);
+        let counts = |part: &str| part.split('=').next() == Some(self.count_param());
+        let (why, hint) = if form.is_counted() && query.split('&').any(counts) {
+            (
+                "`list_path` has the parameter in which pages are counted",
+                "remove it there; `first_page` says where to begin",
+            )
+        } else if form == PageForm::Header && !self.names_next() {
             (
                 "`pages=\"header\"` needs the name of the header",
                 "set it with `next_field`, as in `next_field=\"X-Next-Page\"`",

@@ -32,6 +32,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub names: Encoded,
+    /// Elements of its outermost array: services count these. Each may have several names.
+    pub entries: u64,
     /// What the field of the next page has.
     pub next: Option<String>,
     pub hints: Hints,
@@ -76,7 +78,8 @@ pub(super) fn parse(page: &[u8], options: &ListGetOptions) -> Result<Page> {
         })?,
     }
     let next = found.next.into_iter().flatten().flatten().next();
-    Ok(Page { names: found.names, next, hints: found.hints, left_out: found.left_out })
+    let entries = if options.list_format == ListFormat::Json { found.entries } else { found.names.count };
+    Ok(Page { names: found.names, entries, next, hints: found.hints, left_out: found.left_out })
 }
 
 /// Reads one JSON value with all names.
@@ -187,6 +190,7 @@ struct Gathered {
     hashes: HashSet<u128, BuildHasherDefault<AlreadyHashed>>,
     /// An array was there, or a name.
     reached: bool,
+    entries: u64,
     /// Arrays that are being read: fields of what is in one are no fields of the page.
     arrays: usize,
     /// The fields of the page that are being read, each with a dot.
@@ -295,7 +299,9 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
         };
         self.found.reached = true;
         self.found.arrays += 1;
-        while array.next_element_seed(Seek { path: rest, found: &mut *self.found })?.is_some() {}
+        while array.next_element_seed(Seek { path: rest, found: &mut *self.found })?.is_some() {
+            self.found.entries += u64::from(self.found.arrays == 1);
+        }
         self.found.arrays -= 1;
         Ok(())
     }
