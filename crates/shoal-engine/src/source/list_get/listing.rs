@@ -67,8 +67,10 @@ impl Place {
 
 /// Whether something else may be at the place of this cursor, because objects have come or gone.
 pub(super) fn may_shift(service: &Service, cursor: &Cursor) -> bool {
-    let token = Place::of(cursor).and_then(|place| place.token);
-    token.is_some_and(|token| next_page::may_shift(service.options.form(), &token))
+    let (options, token) = (&service.options, Place::of(cursor).and_then(|place| place.token));
+    // What the usual fields have is a marker, even if it is a number.
+    let is_marker = options.form() == PageForm::Marker && !options.names_next();
+    !is_marker && token.is_some_and(|token| next_page::may_shift(options.form(), &token))
 }
 
 /// The listing has a thread of its own, on which nothing else happens.
