@@ -284,6 +284,25 @@ def test_what_the_function_raises_ends_a_loop(failing: tuple[TokenServer, Calls]
     calls.assert_on_this_thread()
 
 
+@pytest.mark.parametrize("raises", [StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize(
+    "loop",
+    [package.read, lambda source: package.read(source).batches(16), package.list_objects],
+    ids=["read", "batches", "list_objects"],
+)
+def test_a_stop_iteration_of_the_function_ends_no_loop_as_if_it_were_complete(loop: Any, raises: Any) -> None:
+    def give() -> Any:
+        if len(calls.threads) > 1:
+            raise raises("no more")
+        return {"Authorization": "Bearer none"}
+
+    with TokenServer(200) as server:
+        calls = Calls(give)
+        with pytest.raises(RuntimeError, match=raises.__name__) as raised:
+            list(loop(package.list_get(server.url, headers=calls)))
+    assert type(raised.value.__cause__) is raises
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

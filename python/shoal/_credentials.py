@@ -24,8 +24,12 @@ def ask(function: Callable[[], Any]) -> tuple[Pairs, float | None]:
 
     Raises:
         ConfigError: It returned something else. What the function raises is passed on.
+        RuntimeError: It raised `StopIteration`, which would end a loop as if all objects had come.
     """
-    given, expiry = function(), None
+    try:
+        given, expiry = function(), None
+    except (StopIteration, StopAsyncIteration) as stop:
+        raise RuntimeError(f"the function for `headers` raised {type(stop).__name__}") from stop
     if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], tuple | str):
         given, expiry = given
     pairs = list(given.items()) if isinstance(given, Mapping) else given
