@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,21 @@ def test_a_program_that_fails_ends_a_command_like_wrong_credentials(tmp_path: Pa
     assert 'the program "/bin/false" of --header-command failed with exit status 1' in done.stderr
     assert 'the program "./missing" of --header-command cannot be run: no such file' in missing.stderr
     assert SECRET not in done.stderr + missing.stderr
+
+
+def test_a_program_may_leave_another_one_in_the_background(tmp_path: Path) -> None:
+    program = printing(
+        tmp_path,
+        "import subprocess, sys",
+        "print('Authorization: Bearer 1', flush=True)",
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])",
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))",
+    )
+    try:
+        assert _credentials.Command(program)() == [("Authorization", "Bearer 1")]
+        os.kill(int((tmp_path / "pid").read_text()), 0)  # it still runs
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_no_shell_reads_the_command(tmp_path: Path) -> None:

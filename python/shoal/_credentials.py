@@ -6,8 +6,10 @@ Not here: when a run asks for them (the engine), which host they are sent to (th
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from shoal._errors import ConfigError, CredentialsError
 
 COMMAND_LIMIT = 60.0  # s that a program may take
+COMMAND_PAUSE = 0.01  # s between looks at whether it has ended
 LINE_MAX = 200  # characters of what a program says of its failure
 Pairs = list[tuple[str, str]]
 
@@ -102,25 +105,50 @@ class Command:
         # Arguments may be secrets, so that only the program is named.
         name = f'the program "{self.arguments[0]}" of `header_command`'
         try:
-            ran = subprocess.run(
-                self.arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_LIMIT, check=False
-            )
+            status, printed, said = _run(self.arguments)
         except subprocess.TimeoutExpired:
             raise _failed(f"{name} did not end within {COMMAND_LIMIT:g} s") from None
         except OSError as error:
             raise _failed(f"{name} cannot be run: {(error.strerror or type(error).__name__).lower()}") from None
-        if ran.returncode != 0:
-            how = f"exit status {ran.returncode}" if ran.returncode > 0 else f"signal {-ran.returncode}"
-            said = ran.stderr.decode(errors="replace").strip().splitlines()
-            last = "".join(one if one.isprintable() else "?" for one in said[-1][:LINE_MAX]) if said else ""
+        if status != 0:
+            how = f"exit status {status}" if status > 0 else f"signal {-status}"
+            lines = said.decode(errors="replace").strip().splitlines()
+            last = "".join(one if one.isprintable() else "?" for one in lines[-1][:LINE_MAX]) if lines else ""
             raise _failed(f"{name} failed with {how}" + (f": {last}" if last else ""))
         try:
-            pairs = header_lines(ran.stdout.decode("ascii").splitlines())
+            pairs = header_lines(printed.decode("ascii").splitlines())
         except ValueError:
             pairs = []
         if not pairs:
             raise _failed(f"{name} must print headers as lines `Name: value`")
         return pairs
+
+
+def _run(arguments: list[str]) -> tuple[int, bytes, bytes]:
+    """Runs a program, and returns its status, what it prints, and what it says on standard error.
+
+    It is over when the program has ended: another one that it left in the background may keep its output open.
+    """
+    with subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        outputs = [pipe for pipe in (program.stdout, program.stderr) if pipe]
+        texts = [b"", b""]
+        limit = time.monotonic() + COMMAND_LIMIT
+        try:
+            for pipe in outputs:
+                os.set_blocking(pipe.fileno(), False)
+            while True:
+                status = program.poll()  # before it is read, so that nothing is missed
+                texts = [text + (pipe.read() or b"") for text, pipe in zip(texts, outputs, strict=True)]
+                if status is not None:
+                    return status, texts[0], texts[1]
+                if time.monotonic() > limit:
+                    raise subprocess.TimeoutExpired(arguments, COMMAND_LIMIT)
+                time.sleep(COMMAND_PAUSE)
+        except BaseException:
+            program.kill()
+            raise
 
 
 def _failed(why: str) -> CredentialsError:
@@ -137,7 +165,6 @@ def logins(path: str | None) -> Pairs:
         ConfigError: It cannot be read. Its contents are not shown.
     """
     import netrc  # imported here: `import shoal` must be fast
-    import os
 
     path = path or os.environ.get("NETRC") or None
     shown = path or "~/.netrc"
