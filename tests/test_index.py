@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,36 @@ def test_a_file_that_links_without_a_slash_to_a_directory_is_a_failure(site: Sit
     assert list(files(tmp_path / "out")) == ["y"]
 
 
+def test_a_link_without_a_slash_that_shows_an_index_at_once_is_a_failure(site: Site, tmp_path: Path) -> None:
+    site.write("y")
+    site.page("/", "<title>Index of /</title><a href=dir>dir</a><a href=y>y</a><a href=about.html>about.html</a>")
+    site.page("/dir", "<title>Index of /dir</title><a href=/dir/x>x</a>")
+    site.page("/about.html", "<p>About</p>")
+    report = copied(site, tmp_path / "out")
+    assert (report.ok, report.failures[0].kind) == (False, "unexpected-type")
+    assert "link has no slash" in failures(report)["dir"]
+    assert sorted(files(tmp_path / "out")) == ["about.html", "y"]
+    source = package.list_get(site.url, index=True, expect_type="*")
+    assert package.copy(source, tmp_path / "all").written == 3
+
+
+def test_objects_behind_queries_are_a_failure_of_their_page(site: Site, tmp_path: Path) -> None:
+    site.write("a/kept", "a/f1", "b")
+    hrefs = ["?C=N;O=D", "kept", "f1?download=1", "?page=2", "kept?v=1"]
+    site.page("/a/", "<title>Index of /a</title>" + "".join(f"<a href='{href}'>x</a>" for href in hrefs))
+    report = copied(site, tmp_path / "out")
+    reason = "this link was not followed: it has a query, and so have 1 more on its page"
+    assert failures(report) == {"a/f1?download=1": reason}
+    assert sorted(files(tmp_path / "out")) == ["a/kept", "b"]
+    assert any("2 links with a query" in note for note in report.notes), report.notes
+
+
+def test_a_start_page_whose_links_all_lead_elsewhere_ends_the_run(site: Site, tmp_path: Path) -> None:
+    site.page("/", "<title>Index of /</title><a href=http://data.example.org/a>a</a>")
+    with pytest.raises(package.ShoalError, match="1 link leads to other places"):
+        copied(site, tmp_path / "out")
+
+
 def test_a_directory_that_redirects_to_another_is_listed_under_its_own_name(site: Site, tmp_path: Path) -> None:
     site.write("v3/x", "latest/gone")
     site.page("/latest/", "", 302, Location="/v3/")
@@ -131,6 +162,9 @@ def test_a_directory_that_redirects_to_another_is_listed_under_its_own_name(site
         pytest.param(("<h1>Oops</h1><a href=/>home</a>", 200), "not the index", id="soft-404"),
         pytest.param(("<title>My pages</title><a href=x.html>About me</a>", 200), "not the index", id="own-page"),
         pytest.param(("", 200), "not the index", id="empty-answer"),
+        pytest.param(("<title>Index of /b</title><script src=/l.js></script>", 200), "not the index", id="script"),
+        pytest.param(("<html><h1>Index of /b</h1><p>Error: no</p></html>", 200), "not the index", id="error-below"),
+        pytest.param(("<html><h1>Index of /b</h1><a href=../>up</a>", 200), "may be cut off", id="cut-off"),
         pytest.param(("", 404), "answered 404", id="404"),
         pytest.param(("", 403), "answered 403", id="403"),
         pytest.param(("", 401), "answered 401", id="401"),
@@ -207,8 +241,23 @@ def test_links_in_a_circle_end(site: Site, tmp_path: Path) -> None:
     site.write("a/1")
     (site.directory / "a/loop").symlink_to(".")
     report = copied(site, tmp_path / "out")
-    ((name, _),) = failures(report).items()
-    assert report.written == name.count("loop") == 41, "as many links as Linux follows"
+    assert report.written == 2
+    assert "link in a circle" in failures(report)["a/loop/loop"]
+
+
+def test_a_server_that_shows_the_same_index_for_every_directory_is_left_at_once(site: Site, tmp_path: Path) -> None:
+    site.write("1")
+    for n in range(4):
+        (site.directory / f"link{n}").symlink_to(".")
+    report = copied(site, tmp_path / "out")
+    assert (report.written, report.failed) == (1 + 4, 4 * 4)
+
+
+def test_directories_that_only_have_directories_of_the_same_names_are_no_circle(site: Site, tmp_path: Path) -> None:
+    names = ["/".join(parts) for parts in itertools.product("01", repeat=5)]
+    site.write(*names)
+    report = copied(site, tmp_path / "out")
+    assert (report.ok, report.written) == (True, 32)
 
 
 def test_a_tree_without_end_is_left_at_a_depth_of_fifty(site: Site, tmp_path: Path) -> None:

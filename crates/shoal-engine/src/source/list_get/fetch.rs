@@ -209,6 +209,14 @@ impl RequestHandler for Jobs<'_> {
             let why = "it is a directory, and its link has no slash at the end, so that it was not listed";
             return Plan::Refuse(Error::new(Kind::BadAnswer, why));
         }
+        if self.service.options.index && self.service.expect_type.is_none() && head.status == 200 && head.is_html {
+            let last = job.entry().locator.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            if !last.contains(&b'.') {
+                let why = "a web page came; it may be a directory whose link has no slash at the end, so that it was not listed";
+                let hint = "if it is a file, accept it with `expect_type=\"*\"`";
+                return Plan::Refuse(Error::new(Kind::UnexpectedType, why).hint(hint));
+            }
+        }
         match refusal(self.service, head, || form_of(job.entry())) {
             None => match self.service.doubt.came(|| job.entry(), head) {
                 Came::Object => Plan::Keep,

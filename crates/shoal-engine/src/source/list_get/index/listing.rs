@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use shoal_http::{Head, IdleConnections, Method, Request, Wants, encode_name, send_current};
 
-use super::page::{self, Page, PassedOver, Place};
+use super::link::{Place, directory_at, parts};
+use super::page::{self, Page, PassedOver};
 use super::walk::{Failed, Step, Walk};
 use crate::display::{count, escape};
 use crate::error::{Class, Error, Kind, Result};
@@ -39,6 +40,8 @@ pub(in super::super) struct IndexListing {
     /// The directory that is being read, and how often it was requested.
     directory: Option<Box<[u8]>>,
     tries: u32,
+    /// The directories above the one that was read last, itself included, and what their pages have.
+    above: Vec<(Box<[u8]>, u128)>,
     /// What was read and is not in a partition yet, and how much of it is.
     found: Encoded,
     at: usize,
@@ -56,7 +59,7 @@ impl IndexListing {
     /// Starts at the start directory; `cursor`: that of an earlier listing, which says what is read last.
     pub fn new(service: Arc<Service>, cursor: Option<&Cursor>) -> Result<IndexListing> {
         let path = &service.client.address.base;
-        let start: Option<Vec<_>> = page::parts(path.as_bytes()).collect();
+        let start: Option<Vec<_>> = parts(path.as_bytes()).collect();
         let start = start.ok_or_else(|| {
             let why = "the percent-encoding of its path is not correct";
             Error::new(Kind::Config, why).on(&service.client.address.shown())
@@ -69,6 +72,7 @@ impl IndexListing {
             walk,
             directory: None,
             tries: 0,
+            above: Vec::new(),
             found: Encoded::default(),
             at: 0,
             payload: Vec::new(),
@@ -169,7 +173,16 @@ impl IndexListing {
 
     /// A directory was read.
     fn enter(&mut self, directory: &[u8], page: Page) -> Result<()> {
-        let Page { names, mut directories, passed_over } = page;
+        let Page { names, mut directories, sum, passed_over } = page;
+        self.above.retain(|(above, _)| directory.len() > above.len() && directory.starts_with(above));
+        let are_same = self.above.iter().rev().take(2).filter(|(_, above)| *above == sum).count() == 2;
+        self.above.push((directory.into(), sum));
+        // Directories of directories only may well be alike: the chunks of an array, for example.
+        if are_same && !names.bytes.is_empty() && !directories.is_empty() {
+            let why = "its page has the same names as those of the two directories above it; is it a link in a circle?";
+            self.gap(directory, why);
+            return Ok(());
+        }
         self.found = names;
         self.passed_over.queries += passed_over.queries;
         self.passed_over.elsewhere += passed_over.elsewhere;
@@ -205,12 +218,8 @@ impl IndexListing {
             return Err(Error::new(Kind::Listing, format!("its page is larger than {} MiB", PAGE_MAX >> 20)));
         };
         self.connections.keep(open, &head);
-        if is_unverified && memchr::memmem::rfind(&html.to_ascii_lowercase(), b"</html").is_none() {
-            let why = "its page does not say its length, and has no end: it may be cut off";
-            return Err(Error::new(Kind::ShortBody, why));
-        }
         let (address, start) = (&service.client.address, &*self.start);
-        match page::directory_at(address, start, &target) {
+        match directory_at(address, start, &target) {
             Some(name) if name == directory => {}
             // It is another name of a directory, which is listed under its own.
             Some(name) if !name.is_empty() && !directory.is_empty() => {
@@ -223,11 +232,7 @@ impl IndexListing {
             }
         }
         let place = Place { address, start, target: &target, directory };
-        page::read(&html, &place).filter(|_| is_html).ok_or_else(|| {
-            let why = "what came is not the index of a directory; it may be a login page, or a page that was put there \
-                       instead of the index";
-            Error::new(Kind::Listing, why)
-        })
+        if is_html { page::read(&html, &place, is_unverified) } else { Err(page::no_index()) }
     }
 
     fn shown(&self, directory: &[u8]) -> String {

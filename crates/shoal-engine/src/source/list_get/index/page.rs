@@ -2,21 +2,24 @@
 //!
 //! A page counts as the index of a directory if it says so in its title or a heading, if it has the links by which servers
 //! sort an index, or if most links to what is below it show the names of what they lead to. A login page, a page that says
-//! "not found" with status 200, and a directory's own `index.html` show none of these. Without them, a page without links
-//! would look like an empty directory.
+//! "not found" with status 200, and a directory's own `index.html` show none of these. A heading alone is not enough for an
+//! empty directory, because an error or a script may be below it: the page must also link to itself or to the directory
+//! above, or be exactly what servers send that have no such link.
 //!
-//! Not here: which page is read next (`walk.rs`), what becomes of the names (`../cut.rs`).
+//! Not here: where a link leads (`link.rs`), which page is read next (`walk.rs`), what becomes of the names (`../cut.rs`).
 
 use std::collections::HashSet;
 use std::convert::Infallible;
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer};
-use shoal_http::{Address, RedirectTarget, decode, resolve};
+use shoal_http::{Address, RedirectTarget, resolve};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::cut::Encoded;
-use crate::display::escape;
+use super::link::{Link, Place, cleaned, follow};
+use crate::display::{count, escape};
+use crate::error::{Error, Kind, Result};
 use crate::source::Unlisted;
 
 /// How the title or a heading of an index begins: Apache, lighttpd, nginx and most others; Python, Tomcat, rclone; Express;
@@ -24,21 +27,12 @@ use crate::source::Unlisted;
 const HEADINGS: [&str; 4] = ["index of", "directory listing", "listing directory", "directory:"];
 /// How the links begin that sort an index: Apache; Caddy.
 const SORTS: [&str; 2] = ["?c=", "?sort="];
+/// The headings of empty directories without any link: Python; Apache in the root.
+const EMPTY: [&str; 2] = ["directory listing for /", "index of /"];
 /// Longest text of a link that is compared with the name.
 const TEXT_MAX: usize = 4096;
 /// Links of one page among which a second one to the same place is looked for. Beyond, the destination finds it.
 const SEEN_MAX: usize = 1 << 20;
-
-/// Where a page is.
-pub(super) struct Place<'a> {
-    pub address: &'a Address,
-    /// The parts of the path of the start directory, decoded.
-    pub start: &'a [Vec<u8>],
-    /// Path and query of the page, where redirects have led.
-    pub target: &'a [u8],
-    /// Its name: the decoded path below the start, with a slash at its end; empty for the start.
-    pub directory: &'a [u8],
-}
 
 /// What a page links to.
 #[derive(Default)]
@@ -47,6 +41,8 @@ pub(super) struct Page {
     pub names: Encoded,
     /// Names of its directories, each with a slash at its end.
     pub directories: Vec<Box<[u8]>>,
+    /// The same for the same names below the page, in any order.
+    pub sum: u128,
     pub passed_over: PassedOver,
 }
 
@@ -59,23 +55,11 @@ pub(super) struct PassedOver {
     pub elsewhere: u64,
 }
 
-/// What a link leads to.
-#[derive(Debug, PartialEq, Eq)]
-enum Link {
-    File(Vec<u8>),
-    Directory(Vec<u8>),
-    /// The page.
-    Itself,
-    /// A directory that it is in.
-    Above,
-    Query,
-    Elsewhere,
-    /// Something below the start that cannot be requested by its name.
-    Inexact(&'static str),
-}
-
-/// Reads a page. `None`: it is not the index of a directory.
-pub(super) fn read(html: &[u8], place: &Place<'_>) -> Option<Page> {
+/// Reads a page. `is_unverified`: its length is not known.
+///
+/// # Errors
+/// [`Kind::Listing`]: it is not the index of a directory. [`Kind::ShortBody`]: it may be cut off.
+pub(super) fn read(html: &[u8], place: &Place<'_>, is_unverified: bool) -> Result<Page> {
     let mut reader = Reader::new(place);
     let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
         reader.take(&event);
@@ -83,7 +67,17 @@ pub(super) fn read(html: &[u8], place: &Place<'_>) -> Option<Page> {
     });
     emitter.naively_switch_states(true);
     Tokenizer::new_with_emitter(html, emitter).for_each(drop);
-    reader.is_index().then_some(reader.page)
+    if (is_unverified || reader.has_begin) && !reader.has_end {
+        return Err(Error::new(Kind::ShortBody, "its page has no end: it may be cut off"));
+    }
+    reader.finish()
+}
+
+/// What came instead of an index.
+pub(super) fn no_index() -> Error {
+    let why = "what came is not the index of a directory; it may be a login page, or a page that was put there instead of \
+               the index";
+    Error::new(Kind::Listing, why)
 }
 
 /// A tag that is being read.
@@ -109,12 +103,24 @@ struct Reader<'a> {
     href: Option<Vec<u8>>,
     /// The last part of the name that the open link leads to, and the text in it so far.
     open: Option<(Vec<u8>, Vec<u8>)>,
+    /// The open link has a query: the hash of the name, and the link.
+    open_query: Option<(u128, Vec<u8>)>,
+    /// Such links that show a text.
+    queries: Vec<(u128, Vec<u8>)>,
     /// Links to what is below the page, and those that show its name.
     below: u64,
     named: u64,
     has_heading: bool,
     has_sorts: bool,
     has_password: bool,
+    /// A link to the page, or to the directory above.
+    has_place: bool,
+    /// The tags `html` that begin and end a page.
+    has_begin: bool,
+    has_end: bool,
+    /// What an empty directory without such a link has, and what it does not have.
+    has_empty_heading: bool,
+    has_more: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -129,16 +135,55 @@ impl<'a> Reader<'a> {
             attribute: Vec::new(),
             href: None,
             open: None,
+            open_query: None,
+            queries: Vec::new(),
             below: 0,
             named: 0,
             has_heading: false,
             has_sorts: false,
             has_password: false,
+            has_place: false,
+            has_begin: false,
+            has_end: false,
+            has_empty_heading: false,
+            has_more: false,
         }
     }
 
-    fn is_index(&self) -> bool {
-        !self.has_password && (self.has_heading || self.has_sorts || self.below > 0 && self.named * 2 >= self.below)
+    fn finish(mut self) -> Result<Page> {
+        self.close_link();
+        let seen = &self.seen;
+        let known = self.queries.len();
+        self.queries.retain(|(name, _)| !seen.contains(name));
+        self.page.passed_over.queries += (known - self.queries.len()) as u64;
+        if let Some((_, first)) = self.queries.first() {
+            let others = self.queries.len() as u64 - 1;
+            let others =
+                if others > 0 { format!(", and so have {} more on its page", count(others)) } else { String::new() };
+            self.inexact(&first.clone(), &format!("it has a query{others}"));
+        }
+        let Page { names, directories, passed_over, .. } = &self.page;
+        let is_empty = names.bytes.is_empty() && directories.is_empty();
+        let has_place = !is_empty || self.has_place || self.has_empty_heading && self.has_end && !self.has_more;
+        let has_names = self.below > 0 && self.named * 2 >= self.below;
+        if !self.has_password && (self.has_heading && has_place || self.has_sorts || has_names) {
+            return Ok(self.page);
+        }
+        let elsewhere = passed_over.elsewhere;
+        if self.has_heading && is_empty && elsewhere > 0 {
+            let links = if elsewhere == 1 { "link leads" } else { "links lead" };
+            let why = format!("nothing on its page is below it: {} {links} to other places", count(elsewhere));
+            return Err(
+                Error::new(Kind::Listing, why).hint("is the URL the one that the links of the page begin with?")
+            );
+        }
+        Err(no_index())
+    }
+
+    /// Something that cannot be requested exactly will be a failure.
+    fn inexact(&mut self, href: &[u8], why: &str) {
+        let shown = format!("{}{}", escape(self.place.directory), escape(href));
+        self.page.names.push_unlisted(Unlisted::Itself, shown.as_bytes(), why);
     }
 
     fn take(&mut self, event: &CallbackEvent<'_>) {
@@ -152,6 +197,8 @@ impl<'a> Reader<'a> {
                     b"title" | b"h1" | b"h2" => Tag::Heading,
                     _ => Tag::Other,
                 };
+                self.has_begin |= *name == b"html";
+                self.has_more |= self.tag == Tag::Link || *name == b"script";
             }
             CallbackEvent::AttributeName { name } => self.attribute = name.to_vec(),
             CallbackEvent::AttributeValue { value } => match (self.tag, &*self.attribute) {
@@ -177,13 +224,22 @@ impl<'a> Reader<'a> {
                 if std::mem::replace(&mut self.tag, Tag::Other) == Tag::Heading {
                     let text = String::from_utf8_lossy(value).trim().to_ascii_lowercase();
                     self.has_heading |= HEADINGS.iter().any(|heading| text.starts_with(heading));
+                    self.has_empty_heading |= EMPTY.iter().any(|heading| text.starts_with(heading));
+                } else {
+                    self.has_more |= !value.trim_ascii().is_empty();
                 }
                 if let Some((_, text)) = &mut self.open {
                     let room = TEXT_MAX.saturating_sub(text.len());
                     text.extend_from_slice(&value[..value.len().min(room)]);
                 }
             }
-            CallbackEvent::EndTag { name: b"a" } => self.close_link(),
+            CallbackEvent::EndTag { name } => {
+                self.tag = Tag::Other;
+                self.has_end |= *name == b"html";
+                if *name == b"a" {
+                    self.close_link();
+                }
+            }
             _ => {}
         }
     }
@@ -197,13 +253,15 @@ impl<'a> Reader<'a> {
         let begin = String::from_utf8_lossy(&href[..href.len().min(8)]).to_ascii_lowercase();
         self.has_sorts |= SORTS.iter().any(|sort| begin.starts_with(sort));
         let (name, is_directory) = match follow(self.place, &self.base, &href) {
-            Link::Itself | Link::Above => return,
-            Link::Query => return self.page.passed_over.queries += 1,
-            Link::Elsewhere => return self.page.passed_over.elsewhere += 1,
-            Link::Inexact(why) => {
-                let shown = format!("{}{}", escape(self.place.directory), escape(&href));
-                return self.page.names.push_unlisted(Unlisted::Itself, shown.as_bytes(), why);
+            Link::Itself => return self.has_place = true,
+            Link::Above(levels) => return self.has_place |= levels <= 1,
+            Link::Hidden(name) => {
+                self.open = Some(Default::default());
+                return self.open_query = Some((xxh3_128(&name), href));
             }
+            Link::Sorted | Link::Query => return self.page.passed_over.queries += 1,
+            Link::Elsewhere => return self.page.passed_over.elsewhere += 1,
+            Link::Inexact(why) => return self.inexact(&href, why),
             Link::File(name) => (name, false),
             Link::Directory(name) => (name, true),
         };
@@ -212,6 +270,7 @@ impl<'a> Reader<'a> {
         if self.seen.len() < SEEN_MAX && !self.seen.insert(xxh3_128(&name)) {
             return; // an icon may link to the same place
         }
+        self.page.sum = self.page.sum.wrapping_add(xxh3_128(&name[self.place.directory.len()..]));
         match is_directory {
             true => self.page.directories.push(name.into()),
             false => self.page.names.push(&name, false),
@@ -222,88 +281,19 @@ impl<'a> Reader<'a> {
     fn close_link(&mut self) {
         let Some((name, text)) = self.open.take() else { return };
         let text = text.trim_ascii();
+        if let Some(query) = self.open_query.take() {
+            match text.is_empty() {
+                true => self.page.passed_over.queries += 1, // an icon
+                false => self.queries.push(query),
+            }
+            return;
+        }
         let cut = text.strip_suffix(b"..>").or_else(|| text.strip_suffix(b"...")).filter(|cut| !cut.is_empty());
         let whole = text.strip_suffix(b"/").or_else(|| text.strip_suffix(b"@")).unwrap_or(text);
         let is_name = text == name || whole == name || cut.is_some_and(|cut| name.starts_with(cut));
         // A second link to the same place, around an icon, shows nothing.
         (self.named, self.below) = (self.named + u64::from(is_name), self.below - u64::from(text.is_empty()));
     }
-}
-
-/// An `href` as browsers read it: without white space around it, tabs and line breaks.
-fn cleaned(href: &[u8]) -> Vec<u8> {
-    let kept = href.trim_ascii().iter().filter(|byte| !b"\t\r\n".contains(byte));
-    kept.flat_map(|&byte| match byte {
-        0..=0x1f | 0x7f => format!("%{byte:02X}").into_bytes(),
-        _ => vec![byte],
-    })
-    .collect()
-}
-
-/// Where a link leads.
-fn follow(place: &Place<'_>, (address, target): &(Address, Vec<u8>), href: &[u8]) -> Link {
-    let Ok(RedirectTarget { address: to, target }) = resolve(address, target, href) else { return Link::Elsewhere };
-    if !to.is_same_origin(place.address) {
-        return Link::Elsewhere;
-    }
-    let (path, has_query) = match target.iter().position(|&byte| byte == b'?') {
-        Some(at) => (&target[..at], true),
-        None => (&target[..], false),
-    };
-    let parts: Vec<Option<Vec<u8>>> = parts(path).collect();
-    let Some((last, folders)) = parts.split_last() else { return Link::Elsewhere };
-    let is_start = |folders: &[Option<Vec<u8>>]| folders.iter().map(Option::as_ref).eq(place.start.iter().map(Some));
-    if folders.len() < place.start.len() || !is_start(&folders[..place.start.len()]) {
-        // Every index has a link to the directory above it.
-        let is_above = last.as_ref().is_some_and(Vec::is_empty)
-            && folders.iter().map(Option::as_ref).eq(place.start.iter().map(Some).take(folders.len()));
-        return match (has_query, is_above) {
-            (true, _) => Link::Query,
-            (_, true) => Link::Above,
-            _ => Link::Elsewhere,
-        };
-    }
-    if has_query {
-        return Link::Query;
-    }
-    let mut name = Vec::with_capacity(path.len());
-    for (at, part) in parts[place.start.len()..].iter().enumerate() {
-        let is_last = at + 1 + place.start.len() == parts.len();
-        let part = match part.as_deref() {
-            None => return Link::Inexact("its percent-encoding is not correct, so that it has no name"),
-            Some(b"." | b"..") => return Link::Inexact("its path has encoded dots, so that it has no name"),
-            Some(b"") if !is_last => return Link::Inexact("its path has an empty part, so that it has no name"),
-            Some(part) if part.iter().any(|byte| b"\0/".contains(byte)) => {
-                return Link::Inexact("it has an encoded slash or zero byte, which no name can have");
-            }
-            Some(part) => part,
-        };
-        name.extend_from_slice(part);
-        name.extend_from_slice(if is_last { b"" } else { b"/" });
-    }
-    let is_directory = name.is_empty() || name.ends_with(b"/");
-    match name.strip_prefix(place.directory) {
-        Some(b"") => Link::Itself,
-        Some(_) if is_directory => Link::Directory(name),
-        Some(_) => Link::File(name),
-        None if is_directory && place.directory.starts_with(&name) => Link::Above,
-        None => Link::Elsewhere,
-    }
-}
-
-/// The name of the directory at this path and query, if it is the start or below it.
-pub(super) fn directory_at(address: &Address, start: &[Vec<u8>], target: &[u8]) -> Option<Vec<u8>> {
-    let place = Place { address, start, target, directory: b"" };
-    match follow(&place, &(address.clone(), target.to_vec()), target) {
-        Link::Itself => Some(Vec::new()),
-        Link::Directory(name) => Some(name),
-        _ => None,
-    }
-}
-
-/// The parts of an absolute path, decoded; `None` where the encoding is not correct.
-pub(super) fn parts(path: &[u8]) -> impl Iterator<Item = Option<Vec<u8>>> + '_ {
-    path.split(|&byte| byte == b'/').skip(1).map(|part| decode(std::str::from_utf8(part).ok()?))
 }
 
 /// The names of the files and directories that a page at this path links to, and where each is requested, for the fuzz target.
@@ -313,7 +303,7 @@ pub(crate) fn linked(html: &[u8]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     use crate::source::list_get::cut::{LocalName, Names};
     let address = Address::new(false, "h".to_owned(), None);
     let (start, target) = ([b"a b".to_vec()], &b"/a%20b/c/"[..]);
-    let Some(page) = read(html, &Place { address: &address, start: &start, target, directory: b"c/" }) else {
+    let Ok(page) = read(html, &Place { address: &address, start: &start, target, directory: b"c/" }, false) else {
         return Vec::new();
     };
     let names = Names::new(&page.names.bytes.into(), &LocalName::default()).expect("names");
@@ -334,6 +324,7 @@ pub(crate) fn linked(html: &[u8]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
 #[cfg(test)]
 mod tests {
     use super::super::super::cut::{LocalName, Names};
+    use super::super::link::directory_at;
     use super::*;
     use crate::source::Entries;
 
@@ -342,7 +333,9 @@ mod tests {
         let address = Address::parse("http://h:81/pub%20x").unwrap();
         let (start, target) = ([b"pub x".to_vec()], target.as_bytes());
         let directory = directory_at(&address, &start, target).unwrap();
-        let page = read(html.as_ref(), &Place { address: &address, start: &start, target, directory: &directory })?;
+        let page =
+            read(html.as_ref(), &Place { address: &address, start: &start, target, directory: &directory }, false)
+                .ok()?;
         let names = Names::new(&page.names.bytes.into(), &LocalName::default()).unwrap();
         let text = |name: &[u8]| escape(name).clone();
         let name = |index| match names.get(index) {
@@ -417,13 +410,44 @@ mod tests {
     fn links_to_other_places_are_counted() {
         let known = of(&["../", "/", "/pub%20x/", "", "#x", "./"]);
         assert_eq!((known.0.len() + known.1.len(), known.2), (0, PassedOver::default()));
-        let others = ["/pub%20xy", "../other", "//g/pub%20x/a", "https://h:81/pub%20x/a", "mailto:a@b", "/pub%20x"];
-        assert_eq!(of(&others), (vec![], vec![], PassedOver { queries: 0, elsewhere: 6 }));
-        assert_eq!(of(&["?C=N;O=D", "a?b", "/x?y"]), (vec![], vec![], PassedOver { queries: 3, elsewhere: 0 }));
+        let others =
+            ["../", "/pub%20xy", "../other", "//g/pub%20x/a", "https://h:81/pub%20x/a", "mailto:a@b", "/pub%20x"];
+        assert_eq!(of(&others), (vec![], vec![], PassedOver { queries: 0, elsewhere: 5 }));
+        let (files, _, passed_over) =
+            of(&["?C=N;O=D", "?sort=name&order=asc", "./?N=D", "a", "a?v=1", "/x?y", "../?d=b"]);
+        assert_eq!((files.join(","), passed_over), ("a".into(), PassedOver { queries: 6, elsewhere: 0 }));
         let page =
             "<h1>Index of</h1><a href='/pub%20x/b/c'>c</a><a href=d>d</a><a href=../../b/>b</a><a href=../>..</a>";
         let (files, directories, passed_over) = links(page, "/pub%20x/a/z/").unwrap();
         assert_eq!((files.join(","), directories.len(), passed_over.elsewhere), ("a/z/d".into(), 0, 2));
+    }
+
+    #[test]
+    fn a_link_with_a_query_that_may_be_an_object_or_a_page_is_a_failure() {
+        for href in ["?dir=sub", "?page=2", "?n=2", "?d=a", "f.nc?download=1", "get.php?f=x", "sub/?C=N", "?sort=a/b"] {
+            let (files, directories, passed_over) = of(&["../", href, "g", "g?v"]);
+            assert_eq!(files.join(" "), format!("g !{href}"));
+            assert_eq!((directories.len(), passed_over), (0, PassedOver { queries: 1, elsewhere: 0 }));
+        }
+        let (files, ..) = links("<h1>Index of</h1><a href=?x=1>1</a><a href=?x=2>2</a>", "/pub%20x/d/").unwrap();
+        assert_eq!(files, ["!d/?x=1"], "one failure for a page");
+    }
+
+    #[test]
+    fn a_link_to_the_same_server_with_the_other_scheme_is_followed() {
+        for (own, href, follows) in [
+            ("https://h/", "http://h/a", true),
+            ("https://h:8443/", "http://h/a", true),
+            ("https://h:8443/", "http://h:8080/a", false),
+            ("http://h/", "https://H/a", true),
+            ("http://h:8080/", "https://h/a", false),
+            ("http://h/", "https://g/a", false),
+        ] {
+            let (address, html) =
+                (Address::parse(own).unwrap(), format!("<h1>Index of</h1><a href={href}>a</a><a href=/>"));
+            let place = Place { address: &address, start: &[], target: b"/", directory: b"" };
+            assert_eq!(read(html.as_bytes(), &place, false).unwrap().names.count == 1, follows, "{own} {href}");
+        }
     }
 
     #[test]
@@ -442,13 +466,22 @@ mod tests {
             "<title>Sign in</title><a href=forgot>Forgot your password?</a>",
             "<title>Index of</title><input type=Password>",
             "<h1>404</h1><a href=/>home</a><a href=../>up</a>",
+            "<html><title>Index of /pub</title><script src=/l.js></script></html>",
+            "<html><title>Index of /pub x/</title><h1>Index of /pub x/</h1><p>Error: permission denied</p></html>",
+            "<html><title>Index of /pub x/</title><h1>Index of /pub x/</h1><pre><a href=../>../</a>",
+            "<title>Directory listing for /x/</title>",
+            "<title>Directory: please sign in</title><a href=/login>Sign in</a>",
+            "<title>Index of /</title><a href=http://other/pub%20x/a>a</a>",
             "<title>My page</title><a href=a.html>A</a><a href=b.html>B</a><a href=c.html>c.html</a>",
         ] {
             assert!(links(html, "/pub%20x/").is_none(), "{html}");
         }
         for html in [
             "<pre><a href=a.txt>a.txt</a>\n<a href=b/>b/</a></pre>", // Go
-            "<title>Directory listing for /x/</title>",
+            "<html><title>Directory listing for /x/</title><h1>Directory listing for /x/</h1><hr><ul></ul><hr></html>",
+            "<html><title>Index of /</title><h1>Index of /</h1><ul></ul></html>", // Apache in the root
+            "<h1>Index of /pub x/</h1><a href='/'>Parent Directory</a>",
+            "<title>listing directory /pub x</title><a href='/pub%20x'>pub x</a>", // Express
             "<a href='?C=N;O=D'>Name</a>",
             "<a href=photograph.jpg><img></a><a href=photograph.jpg>photog..&gt;</a>",
         ] {
