@@ -125,7 +125,7 @@ def test_a_link_without_a_slash_that_shows_an_index_at_once_is_a_failure(site: S
     site.page("/about.html", "<p>About</p>")
     report = copied(site, tmp_path / "out")
     assert (report.ok, report.failures[0].kind) == (False, "unexpected-type")
-    assert "link has no slash" in failures(report)["dir"]
+    assert "its link has no slash" in failures(report)["dir"]
     assert sorted(files(tmp_path / "out")) == ["about.html", "y"]
     source = package.list_get(site.url, index=True, expect_type="*")
     assert package.copy(source, tmp_path / "all").written == 3

@@ -212,7 +212,8 @@ impl RequestHandler for Jobs<'_> {
         if self.service.options.index && self.service.expect_type.is_none() && head.status == 200 && head.is_html {
             let last = job.entry().locator.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
             if !last.contains(&b'.') {
-                let why = "a web page came; it may be a directory whose link has no slash at the end, so that it was not listed";
+                let why = "a web page came; it may be a directory that was not listed, because its link has no slash at \
+                           the end";
                 let hint = "if it is a file, accept it with `expect_type=\"*\"`";
                 return Plan::Refuse(Error::new(Kind::UnexpectedType, why).hint(hint));
             }

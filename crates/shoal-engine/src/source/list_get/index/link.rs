@@ -74,7 +74,8 @@ fn is_same_server(to: &Address, own: &Address) -> bool {
 
 /// Whether a query only sorts an index: `C=N;O=D`, `N=D` (Apache, nginx, Jetty, lighttpd) or `sort=name&order=desc` (Caddy).
 fn is_sort(query: &[u8]) -> bool {
-    query.split(|byte| b"&;".contains(byte)).all(|part| {
+    let mut parts = query.split(|byte| b"&;".contains(byte)).filter(|part| !part.is_empty());
+    parts.all(|part| {
         let at = part.iter().position(|&byte| byte == b'=').unwrap_or(part.len());
         let (key, value) = (&part[..at], part.get(at + 1..).unwrap_or_default());
         let is_letter = |text: &[u8]| text.len() == 1 && text[0].is_ascii_uppercase();

@@ -414,8 +414,8 @@ mod tests {
             ["../", "/pub%20xy", "../other", "//g/pub%20x/a", "https://h:81/pub%20x/a", "mailto:a@b", "/pub%20x"];
         assert_eq!(of(&others), (vec![], vec![], PassedOver { queries: 0, elsewhere: 5 }));
         let (files, _, passed_over) =
-            of(&["?C=N;O=D", "?sort=name&order=asc", "./?N=D", "a", "a?v=1", "/x?y", "../?d=b"]);
-        assert_eq!((files.join(","), passed_over), ("a".into(), PassedOver { queries: 6, elsewhere: 0 }));
+            of(&["?C=N;O=D", "?sort=name&order=asc", "./?N=D", "?", "a", "a?v=1", "/x?y", "../?d=b"]);
+        assert_eq!((files.join(","), passed_over), ("a".into(), PassedOver { queries: 7, elsewhere: 0 }));
         let page =
             "<h1>Index of</h1><a href='/pub%20x/b/c'>c</a><a href=d>d</a><a href=../../b/>b</a><a href=../>..</a>";
         let (files, directories, passed_over) = links(page, "/pub%20x/a/z/").unwrap();
