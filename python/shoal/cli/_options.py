@@ -90,7 +90,7 @@ def _click_option(option: Row) -> dict[str, Any]:
         default = None
     elif option["kind"] == "word":
         words = [word for word in option["words"] if option["name"] != "on_error" or word != "raise"]
-        told |= {"type": click.Choice(words), "metavar": "|".join(words)}
+        told |= {"type": click.Choice(words), "metavar": option["metavar"] or "|".join(words)}
     elif (option["metavar"] or "").endswith(",..."):
         told = told | {"multiple": False, "callback": _fields}
         default = ",".join(default)

@@ -83,13 +83,13 @@ crate::options! {
         /// `"header"`: the header that `next_field` names has the marker. `"number"` and `"offset"`: pages are counted in
         /// `page_param`, up to one without names. `"one"`: there is one page. A first page that would end the listing,
         /// although something in it looks as if there were more, is an error that names what it is.
-        pages: PageForm = PageForm::Marker, "Pages: one, url, link, header, number, offset.",
+        pages: PageForm = PageForm::Marker, "Form: one, url, link, header, number, offset.",
             metavar: Some("FORM"), binds: true, group: SERVICES;
         /// The field of a page that has the marker or the URL of the next one, or the path to it: `"paging.next.after"`. Of
         /// several, the first that exists. The listing ends at a page without it, or where it is null, false, 0, -1 or
         /// empty. For `pages="url"`, the usual names are tried by default; for `pages="header"`, it is the name of the
         /// header. `"none"` is the same as `pages="one"`.
-        next_field: Vec<String> = NEXT_FIELDS.map(str::to_owned).to_vec(), "Field or header of the next page.",
+        next_field: Vec<String> = NEXT_FIELDS.map(str::to_owned).to_vec(), "Where a page names the next.",
             metavar: Some("FIELD,..."), binds: true, group: SERVICES;
         /// The query parameter for the number or the offset of a page. By default `page` or `offset`.
         page_param: Option<String> = None, "Query parameter for the number or offset.", metavar: Some("NAME"),
