@@ -29,9 +29,13 @@ def printing(directory: Path, *lines: str) -> str:
 
 
 def test_a_program_gives_each_token_of_a_copy(tmp_path: Path, shoal: Command) -> None:
-    with TokenServer(200, life=0.5, delay=0.02) as server, UrlServer() as issuer:
-        # The service issues tokens in this process, and the program fetches them from there.
-        issuer.answer = lambda _: Answer(f"\nAuthorization: {server.headers()['Authorization']}\n\n".encode())  # type: ignore[assignment,method-assign]
+    class Issuer(UrlServer):
+        """Issues tokens in this process; the program fetches them from here."""
+
+        def answer(self, path: str) -> Answer:
+            return Answer(f"\nAuthorization: {server.headers()['Authorization']}\n\n".encode())
+
+    with TokenServer(200, life=0.5, delay=0.02) as server, Issuer() as issuer:
         program = printing(
             tmp_path,
             "import sys, urllib.request",

@@ -43,10 +43,9 @@ ODD = [
 LOGIN = "<html><title>Sign in</title><form><a href='reset'>Forgot?</a><input type=password></form></html>"
 
 
-def copied(site: Site | str, to: Path, **options: object) -> package.Report:
+def copied(site: Site | str, to: Path, **options: Any) -> package.Report:
     url = site if isinstance(site, str) else site.url
-    chosen = {"on_error": "record", **options}
-    return package.copy(package.list_get(url, index=True), to, **chosen)  # type: ignore[arg-type]
+    return package.copy(package.list_get(url, index=True), to, **{"on_error": "record", **options})
 
 
 def failures(report: package.Report) -> dict[str, str]:
@@ -287,10 +286,14 @@ def test_killed_and_resumed_nothing_is_lost_although_the_tree_has_changed(
     site.write(*[f"{n % 30}/{n}" for n in range(1500)])
     site.failures = {"/4/": [403], "/9/": [500]}
     command = ("copy", site.url, "out", "--index", "--limit-rate", "4k", "--workers", "2")
+
+    def wait_for(requests: int) -> None:
+        wait_until(lambda: sum(site.requests.values()) > requests)
+
     for step in range(3):
         before = sum(site.requests.values())
         running = shoal.start(*command)
-        wait_until(lambda: sum(site.requests.values()) > before + 80 + 30)  # noqa: B023
+        wait_for(before + 80 + 30)
         running.send_signal(signal.SIGKILL)
         running.wait()
         if step == 0:
@@ -351,13 +354,17 @@ def test_a_hundred_thousand_files_survive_three_kills(server: Server, tmp_path: 
         for number in range(100):
             (place / f"{number}.bin").write_bytes(b"%d %d" % (folder, number))
     with server(tmp_path / "site", tmp_path / "server") as url:
-        for kill in range(3):
+
+        def kill_behind(directories: int) -> None:
             running = shoal.start("copy", url, "out", "--index", "--limit-rate", "60k")
-            enough = 100 + 200 * kill  # directories
-            wait_until(lambda: len([*(tmp_path / "out").glob("*/*")]) > enough or running.poll() is not None, 200)  # noqa: B023
+            made = tmp_path / "out"
+            wait_until(lambda: len([*made.glob("*/*")]) > directories or running.poll() is not None, 200)
             assert running.poll() is None, "it was over before it could be killed"
             running.kill()
             running.wait()
+
+        for kill in range(3):
+            kill_behind(100 + 200 * kill)
         report = copied(url, tmp_path / "out")
     assert (report.ok, report.total.written) == (True, 100_000)
     assert report.written < 90_000, "what was committed was copied again"

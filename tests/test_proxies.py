@@ -57,7 +57,7 @@ def proxy(origin: FaultServer) -> Iterator[ForwardProxy]:
 
 @pytest.fixture
 def secure(origin: FaultServer, proxy: ForwardProxy, tmp_path: Path) -> Iterator[TlsFront]:
-    """TLS before the service, with a certificate for `NAME`; `ca.pem` is who has signed it."""
+    """TLS before the service, with a certificate for `NAME`; `ca.pem` has signed it."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

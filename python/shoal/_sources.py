@@ -107,7 +107,7 @@ def list_get(
         encode_slash: Send `/` inside a name as `%2F`.
         index: The URL is a directory on a web server: shoal reads the pages on which the server lists its files, from
             this directory down, as nginx, Apache, lighttpd, Caddy and `python -m http.server` make them. Links to other
-            places are not followed. A directory whose page cannot be read is a failure; the same command tries it
+            places are not followed. A directory with a page that cannot be read is a failure; the same command tries it
             again.
         headers: Headers to send with every request, such as `{"Authorization": "Bearer …"}`; not to hosts that a
             redirect leads to. Or a function that returns such headers, or `(headers, expiry)` with a `datetime` or

@@ -332,7 +332,8 @@ def of_pages(*pages: object) -> Callable[[Exchange], Awaitable[None]]:
     """Answers numbered pages: each a JSON value, or a status."""
 
     async def answer(exchange: Exchange) -> None:
-        number = int(exchange.request.target.partition("page=")[2] or 1)
+        asked = exchange.request.target.partition("page=")[2]
+        number = int(asked or 1)
         page = pages[number - 1] if number <= len(pages) else {"data": []}
         if isinstance(page, int):
             return await exchange.answer(page, b"{}")
@@ -354,6 +355,11 @@ A, B, C = ([f"{letter}-{number}" for number in range(10)] for letter in "abc")
         ({"data": A, "total": 100}, {"data": B[:9], "total": 100}, 404),
         ({"data": A}, {"data": B}, {"data": [], "error": "backend timeout"}),
         ({"data": A}, {"data": [], "error": "backend timeout"}),
+        # What else a page says hides no error.
+        ({"data": A, "total": 30}, {"data": [], "error": "backend timeout", "total": 30, "cursor": "x"}),
+        ({"data": A}, {"data": B}, {"data": [], "error": "backend timeout", "total": 30, "cursor": "x"}),
+        ({"data": A}, {"data": B[:5], "error": "backend timeout"}, {"data": C}),
+        # The service may refuse the parameter.
     ],
 )
 def test_an_end_against_all_that_earlier_pages_have_said_is_an_error(
@@ -365,6 +371,24 @@ def test_an_end_against_all_that_earlier_pages_have_said_is_an_error(
     server.start()
     outcome = shoal_command.copy(server, "--pages", "number", "--names-field", "data")
     assert_stopped(outcome, "listing", manifest=objects)
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+@pytest.mark.parametrize("field", ["total", "count"])
+def test_a_service_that_refuses_the_parameter_of_the_pages_does_not_end_them(
+    shoal_command: Shoal, fault_server: MakeServer, status: int, field: str
+) -> None:
+    objects = {name: name.encode() for name in A}
+    server = fault_server(objects)
+
+    async def refuses(exchange: Exchange) -> None:
+        body = json.dumps({"data": A, field: len(A)}).encode()
+        await exchange.answer(status if "page=" in exchange.request.target else 200, body)
+
+    server.on_list(refuses)
+    server.start()
+    outcome = shoal_command.copy(server, "--pages", "number", "--names-field", "data")
+    assert_stopped(outcome, "listing", str(status), manifest=objects)
 
 
 def test_an_empty_page_in_the_middle_is_passed_over(shoal_command: Shoal, fault_server: MakeServer) -> None:

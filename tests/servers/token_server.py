@@ -1,23 +1,22 @@
-"""A list/get service whose tokens expire, and which counts those that were issued and used.
+"""A list/get service with tokens that expire. It counts those that were issued and used.
 
 Not here: other services (`fault_server.py`, `url_server.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
+
+from servers.threaded import QuietHandler, ThreadedServer
 
 PAGE = 20  # names
 
 
-class TokenServer:
+class TokenServer(ThreadedServer):
     """A server with threads; the body of an object is its name."""
 
     def __init__(
@@ -37,26 +36,13 @@ class TokenServer:
         self.issued: dict[str, float] = {}
         self.used: set[str] = set()
         self.refused = 0
+        self.refusal = 401  # the status with which a token is refused
+        self.denied: set[str] = set()  # tokens that are not accepted, although they were issued
         # What is answered for a name, before its token is looked at: a status and fields of the head.
         self.instead: dict[str, tuple[int, dict[str, str]]] = {}
         self.asked: list[tuple[str, str | None]] = []  # names, and the token of each request
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((host, 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://{host}:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        """Starts to answer."""
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stops, and closes the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(self._handler(), host)
 
     def headers(self) -> dict[str, str]:
         """Issues a token. Returns the header that carries it."""
@@ -70,23 +56,25 @@ class TokenServer:
         with self._lock:
             self.issued = dict.fromkeys(self.issued, -1e9)
 
-    def _accepts(self, token: str | None) -> bool:
+    def accepts(self, token: str | None) -> bool:
+        """Whether a token is valid; counts it."""
         with self._lock:
-            accepted = token in self.issued and time.monotonic() - self.issued[token] < self.life
+            accepted = token in self.issued.keys() - self.denied and time.monotonic() - self.issued[token] < self.life
             self.refused += not accepted
             if accepted and token is not None:
                 self.used.add(token)
         return accepted
 
-    def _answer(self, path: str, token: str | None) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, path: str, token: str | None) -> tuple[int, dict[str, str], bytes]:
+        """Returns status, fields and body of an answer."""
         url = urlsplit(path)
         name = url.path.rpartition("/")[2]
         with self._lock:
             self.asked.append((name, token))
         if name in self.instead:
             return *self.instead[name], b""
-        if not self._accepts(token):
-            return 401, {}, b"no"
+        if not self.accepts(token):
+            return self.refusal, {}, b"no"
         if url.path != "/list":
             return 200, {}, name.encode()
         first = int(parse_qs(url.query).get("next-marker", ["0"])[0])
@@ -95,21 +83,14 @@ class TokenServer:
             page["NextMarker"] = str(first + PAGE)
         return 200, {"Content-Type": "application/json"}, json.dumps(page).encode()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[QuietHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle(self) -> None:
-                with contextlib.suppress(ConnectionError):  # the client may close a connection at any time
-                    super().handle()
-
+        class Handler(QuietHandler, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 time.sleep(server.delay)
                 token = (self.headers["Authorization"] or "").removeprefix("Bearer ") or None
-                status, fields, body = server._answer(self.path, token)
+                status, fields, body = server.answer(self.path, token)
                 self.send_response(status)
                 if server.echoes and (number := self.headers["Shoal-Request-Id"]):
                     fields = {**fields, "Shoal-Request-Id": number}
@@ -117,8 +98,5 @@ class TokenServer:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Writes nothing."""
 
         return Handler

@@ -5,12 +5,12 @@ Not here: a list/get service (`fault_server.py`).
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from http.server import BaseHTTPRequestHandler
+
+from servers.threaded import QuietHandler, ThreadedServer
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Answer:
     held: threading.Event | None = None
 
 
-class UrlServer:
+class UrlServer(ThreadedServer):
     """A server with threads. By default the object of a path is the path itself."""
 
     def __init__(self, host: str = "127.0.0.1", *, port: int = 0, delay: float = 0.0, status: int = 200) -> None:
@@ -36,24 +36,7 @@ class UrlServer:
         self.delay, self.status = delay, status
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.busy = self.busy_peak = 0  # requests that are being answered
-        self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((host, port), self._handler())
-        self._server.daemon_threads = True
-        self._server.socket.listen(1024)  # the hosts of a list may all connect at once
-        self.authority = f"{host}:{self._server.server_port}"
-        self.url = f"http://{self.authority}"
-
-    def __enter__(self) -> Self:
-        """Starts to answer."""
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stops, and closes the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(self._handler(), host, port)
 
     @property
     def paths(self) -> list[str]:
@@ -64,18 +47,10 @@ class UrlServer:
         """Returns what is sent for a path."""
         return self.answers.get(path) or Answer(path.encode(), self.status)
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[QuietHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def handle(self) -> None:
-                # A client may close a connection, and opens the next before this thread sees the end of the first.
-                with contextlib.suppress(ConnectionError):
-                    super().handle()
-
+        class Handler(QuietHandler, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 with server._lock:
                     server.requests.append((self.path, dict(self.headers)))
@@ -94,8 +69,5 @@ class UrlServer:
                     self.wfile.write(message[answer.cut :])
                 elif answer.cut is not None:
                     self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                """Not to the tests' output."""
 
         return Handler

@@ -226,11 +226,11 @@ impl Fields {
         }
     }
 
-    /// Whether a header that the user has given has this text in it.
-    pub fn is_in_header(&self, address: &Address, text: &str) -> bool {
+    /// Whether a header that the user has given has this word, such as the token behind `Bearer`.
+    pub fn has_word(&self, address: &Address, word: &str) -> bool {
+        let has = |line: &str| line.split_ascii_whitespace().skip(1).any(|one| one == word);
         let is_own = |line: &str| OWN_LINES.iter().any(|own| line.starts_with(own));
-        let found = self.with(address, |fields, _| Ok(fields.lines().any(|line| !is_own(line) && line.contains(text))));
-        found.unwrap_or(false)
+        self.with(address, |fields, _| Ok(fields.lines().any(|line| !is_own(line) && has(line)))).unwrap_or(false)
     }
 
     /// A request was answered.

@@ -137,23 +137,12 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
     Ok((open, head))
 }
 
-async fn send_once<C: Fn() -> Duration, W>(
-    client: &Client,
-    connections: &mut IdleConnections<C, W>,
-    idle: Option<IdleConnection<C, W>>,
-    clock: C,
-    request: &Request<'_>,
-) -> Result<(Box<Connection<C, W>>, Head)> {
-    let answered = send_unchecked(client, connections, idle, clock, request).await;
-    answered.inspect(|(_, head)| client.answered(head))
-}
-
 /// Sends a request over the idle connection, or over a new one, and reads the head of its answer.
 ///
 /// A server may close an idle connection just when the request is sent. If the connection ends before the first byte of
 /// an answer, the request is sent once more, on a new connection, unless it is to be sent once. That is not counted as an
 /// attempt.
-async fn send_unchecked<C: Fn() -> Duration, W>(
+async fn send_once<C: Fn() -> Duration, W>(
     client: &Client,
     connections: &mut IdleConnections<C, W>,
     idle: Option<IdleConnection<C, W>>,
@@ -171,7 +160,7 @@ async fn send_unchecked<C: Fn() -> Duration, W>(
             }
         };
         match open.send(number).await {
-            Ok(head) => return not_of_proxy(client, open, head),
+            Ok(head) => return answered(client, open, head),
             Err(_) if open.nothing_received() && !request.is_once() => {}
             Err(error) if open.is_ahead => {
                 // One that had the id of its request is right: it was followed by an answer.
@@ -194,7 +183,7 @@ async fn send_unchecked<C: Fn() -> Duration, W>(
             let mut fresh = Box::new(fresh);
             match fresh.queue(client, request) {
                 Ok(number) => match fresh.send(number).await {
-                    Ok(head) => not_of_proxy(client, fresh, head),
+                    Ok(head) => answered(client, fresh, head),
                     Err(error) if !fresh.may_begin_answer() => return Err(error),
                     Err(error) => Err(error),
                 },
@@ -216,9 +205,12 @@ async fn send_unchecked<C: Fn() -> Duration, W>(
 }
 
 /// An answer, unless it is the proxy that asks for credentials: a service behind it must not end the run.
-fn not_of_proxy<O>(client: &Client, open: O, head: Head) -> Result<(O, Head)> {
+fn answered<O>(client: &Client, open: O, head: Head) -> Result<(O, Head)> {
     match client.forwards().filter(|_| head.status == 407) {
         Some(proxy) => Err(proxy.credentials(head.status)),
-        None => Ok((open, head)),
+        None => {
+            client.answered(&head);
+            Ok((open, head))
+        }
     }
 }

@@ -55,6 +55,17 @@ impl Address {
         (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
     }
 
+    /// Whether an address that this service has written is its own. Behind a server that adds TLS, services often do not know
+    /// of it: the same host with the other scheme on its usual port is meant to be this one.
+    pub fn is_same_server(&self, written: &Address) -> bool {
+        let is_usual = |address: &Address| address.port == address.default_port();
+        let is_behind_tls = self.secure != written.secure
+            && is_usual(written)
+            && (self.secure || is_usual(self))
+            && self.host.eq_ignore_ascii_case(&written.host);
+        is_behind_tls || self.is_same_origin(written)
+    }
+
     /// The port if the address names none.
     pub fn default_port(&self) -> u16 {
         default_port(self.secure)

@@ -146,7 +146,7 @@ fn form_sent(head: &Head) -> Option<&'static str> {
     page.or_else(|| head.is_json.then_some("JSON"))
 }
 
-/// The failure of an object in whose place something else came.
+/// The failure of an object: something else came in its place.
 pub(super) fn another(sent: &str, what: &str) -> Error {
     let why = format!(
         "the server sent {sent} instead of {what}; if this is the object, accept it with `expect_type=\"*\"` and \

@@ -14,7 +14,7 @@ use crate::options::{MAX_RETRIES, RETRY_TIMEOUT};
 crate::words! {
     /// Which encoded bodies are decoded.
     pub enum Decode {
-        /// All whose names and types say nothing of their encoding.
+        /// All, unless their names or types say that they are so encoded.
         #[default]
         Auto = "auto",
         /// None.

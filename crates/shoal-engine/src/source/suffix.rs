@@ -28,7 +28,7 @@ const FORMS: [(Form, &str); 8] = [
 /// An encoding, and the suffixes of what has it.
 pub(super) struct Encoding {
     pub name: &'static str,
-    /// Behind another suffix, whose type services give as often as their own.
+    /// Behind another suffix: services give the type of that one as often as their own.
     added: &'static str,
     whole: &'static str,
 }

@@ -22,8 +22,11 @@ pub(super) struct Counted {
     pages: u64,
     /// Entries of all pages: an entry may have several names.
     seen: u64,
-    /// Pages without names in a row.
+    /// Pages without names in a row; and entries that all such pages before others would have had.
     empty: u64,
+    passed_over: u64,
+    /// A page has come that was requested with a number or an offset, so the service knows the parameter.
+    is_known: bool,
     /// The last page had fewer names than the first.
     is_short: bool,
     /// The first page came again for the number 1, so pages are numbered from there.
@@ -44,8 +47,9 @@ pub(super) enum Follows {
 
 impl Counted {
     pub fn new(form: PageForm, first: Option<u64>) -> Counted {
-        let (begin, last, pages, seen, empty) = (None, 0, 0, 0, 0);
-        Counted { form, first, begin, last, pages, seen, empty, is_short: false, begins_at_one: false, total: None }
+        let (begin, total, is_known, is_short, begins_at_one) = (None, None, false, false, false);
+        let (last, pages, seen, empty, passed_over) = (0, 0, 0, 0, 0);
+        Counted { form, first, begin, last, pages, seen, empty, passed_over, is_known, is_short, begins_at_one, total }
     }
 
     /// What the first page is requested with.
@@ -64,13 +68,15 @@ impl Counted {
         entries: u64,
         total: Option<&Total>,
     ) -> Result<Follows, String> {
+        self.is_known |= token.is_some();
         let Some(sum) = names.sum() else {
             self.empty += 1;
             // One in the middle may be empty by a defect, or because the service filters what is on it.
-            return Ok(match self.empty <= EMPTY_MAX && self.is_total_ahead() {
-                true => Follows::Page(self.next(token)),
-                false => Follows::Nothing,
-            });
+            if self.empty > EMPTY_MAX || !self.is_total_ahead() {
+                return Ok(Follows::Nothing);
+            }
+            self.passed_over += self.begin.map_or(0, |(_, entries)| entries);
+            return Ok(Follows::Page(self.next(token)));
         };
         self.empty = 0;
         let (begin, first_count) = *self.begin.get_or_insert((sum, entries));
@@ -97,7 +103,7 @@ impl Counted {
     fn next(&self, token: Option<&str>) -> String {
         let number = match self.form {
             PageForm::Number => token.and_then(|token| token.parse::<u64>().ok()).map_or(1, |number| number + 1),
-            _ => self.first.unwrap_or(0) + self.seen + self.empty * self.begin.map_or(0, |(_, entries)| entries),
+            _ => self.first.unwrap_or(0) + self.seen + self.passed_over,
         };
         number.to_string()
     }
@@ -113,16 +119,16 @@ impl Counted {
     }
 
     /// Whether an answer means that there is no such page any more: 404 does, unless a total says otherwise, and other
-    /// refusals where a total was reached.
+    /// refusals where a total was reached. Not before the service has shown that it knows the parameter: it may refuse that.
     pub fn is_missing(&self, status: u16) -> bool {
-        let is_total = self.total.as_ref().is_some_and(|total| total.names <= self.seen);
-        self.pages > 0
-            && match status {
-                404 if self.is_total_ahead() => false,
-                404 => is_total || self.is_short || self.begins_at_one && self.pages == 1,
-                204 | 400 | 410 | 416 | 422 => is_total,
-                _ => false,
-            }
+        let total = self.total.as_ref().filter(|total| total.names <= self.seen);
+        let is_end = match status {
+            404 if self.is_total_ahead() => false,
+            404 => total.is_some() || self.is_short || self.begins_at_one && self.pages == 1,
+            204 | 400 | 410 | 416 | 422 => total.is_some_and(|total| total.certain),
+            _ => false,
+        };
+        self.pages > 0 && self.is_known && is_end
     }
 }
 
@@ -213,6 +219,31 @@ mod tests {
         assert_eq!(list(PageForm::Number, None, until(2, 20), Some(&total(20, false))).unwrap().len(), 20);
         assert_eq!(list(PageForm::Number, None, until(2, 40), None), Err("404".to_owned()));
         assert_eq!(list(PageForm::Number, None, until(2, 40), Some(&total(40, true))), Err("404".to_owned()));
+    }
+
+    #[test]
+    fn a_service_that_refuses_the_parameter_ends_nothing() {
+        let refuses = |number: Option<u64>| number.is_none().then(|| cut(10, 0));
+        for form in [PageForm::Number, PageForm::Offset] {
+            for total in [None, Some(total(10, false)), Some(total(10, true))] {
+                assert_eq!(list(form, None, refuses, total.as_ref()), Err("404".to_owned()));
+            }
+        }
+        let mut counted = Counted::new(PageForm::Number, Some(1));
+        let mut names = Encoded::default();
+        names.push(b"a", false);
+        counted.page(Some("1"), &names, 1, Some(&total(1, false))).unwrap();
+        assert!(counted.is_missing(404) && !counted.is_missing(400), "it may be the number of this page");
+    }
+
+    #[test]
+    fn offsets_behind_an_empty_page_in_the_middle_are_not_those_before_it() {
+        let page = |at: Option<u64>| {
+            let at = at.unwrap_or(0) as usize;
+            Some(if at == 30 { Vec::new() } else { (0..95).skip(at).take(10).collect() })
+        };
+        let found = list(PageForm::Offset, None, page, Some(&total(95, true))).unwrap();
+        assert_eq!(found, (0..30).chain(40..95).collect::<Vec<_>>());
     }
 
     #[test]

@@ -101,8 +101,6 @@ pub(super) enum Sort {
     Count,
     /// It says that there is more, and not where.
     Flag,
-    /// It says that names are missing.
-    Incomplete,
 }
 
 /// Something that looks as if there were more.
@@ -131,6 +129,8 @@ pub(super) struct Total {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hints {
     best: Option<Hint>,
+    /// That names are missing from the page, whatever else it says.
+    pub incomplete: Option<Hint>,
     pub total: Option<Total>,
 }
 
@@ -150,6 +150,11 @@ impl Hints {
         if self.best.as_ref().is_none_or(|best| sort < best.sort) {
             self.best = Some(Hint { sort, what, advice, value });
         }
+    }
+
+    fn push_incomplete(&mut self, what: String) {
+        let (advice, value) = ("list again later".to_owned(), None);
+        self.incomplete.get_or_insert(Hint { sort: Sort::Flag, what, advice, value });
     }
 
     fn push_total(&mut self, names: u64, certain: bool, at: String) {
@@ -175,14 +180,13 @@ impl Hints {
             && (value == "false" && named(&SUCCESS)
                 || name == "status" && matches!(value, "\"error\"" | "\"fail\"" | "\"failed\""));
         if is_failure {
-            return self.push(Sort::Incomplete, format!("{} is {value}", shown()), "list again later".to_owned(), None);
+            return self.push_incomplete(format!("{} is {value}", shown()));
         }
         if matches!(value, "null" | "false" | "\"\"" | "0" | "-1" | "\"false\"" | "{}" | "[]") {
             return;
         }
         if near && (named(&ERRORS) || named(&INCOMPLETE)) {
-            let what = format!("{} says that something is missing", shown());
-            return self.push(Sort::Incomplete, what, "list again later".to_owned(), None);
+            return self.push_incomplete(format!("{} says that something is missing", shown()));
         }
         if value.starts_with(['{', '[']) {
             return self.look_into(path, &name, value, near, depth);
@@ -243,11 +247,8 @@ impl Hints {
         if name == "shards" {
             // Of Elasticsearch: its total is that of its parts.
             if fields.iter().any(|(field, value)| field == "failed" && value.get() != "0") {
-                let what = format!(
-                    "its field \"{}.failed\" says that something is missing",
-                    crate::display::escape(path.as_bytes())
-                );
-                self.push(Sort::Incomplete, what, "list again later".to_owned(), None);
+                let path = crate::display::escape(path.as_bytes());
+                self.push_incomplete(format!("its field \"{path}.failed\" says that something is missing"));
             }
             return;
         }

@@ -24,6 +24,9 @@ const PAGE_MAX: usize = 64 << 20;
 /// How often a page is asked for again that came and could not be read.
 const UNREAD_MAX: u32 = 2;
 
+/// What a user can say of a page that is right.
+const WHOLE: &str = "if this is the whole listing, use `pages=\"one\"`";
+
 /// Where object stores answer https.
 const BUCKETS: [&str; 5] = [
     ".amazonaws.com",
@@ -147,10 +150,12 @@ impl Pages {
         let page = page::parse(&body, &self.service.options);
         let mut page = page.map_err(|error| self.once_more(error))?;
         page.hints.head(&head);
-        self.check_whole(place, &page)?;
+        let said = next_page::place(&self.service, &asked, &page, &head)?;
+        let is_end = self.check_whole(place, &page, said.as_deref())?;
         (self.from_journal, self.unread) = (false, 0);
         let next = match &mut self.counted {
-            None => next_page::place(&self.service, &asked, &page, &head)?,
+            None if is_end => None,
+            None => said,
             Some(counted) => {
                 let follows =
                     counted.page(place.token.as_deref(), &page.names, page.entries, page.hints.total.as_ref());
@@ -167,8 +172,6 @@ impl Pages {
                 }
             }
         };
-        // At its end, Solr and others send the marker again that was sent to them.
-        let next = next.filter(|next| page.names.count > 0 || place.token.as_ref() != Some(next));
         let count = page.entries.max(page.names.count);
         self.names = self.names.map(|names| names + if page.names.count > 0 { count } else { 0 });
         if let Some(total) = &page.hints.total {
@@ -196,22 +199,36 @@ impl Pages {
         Ok(())
     }
 
-    /// Asks again for a page that says that it is not whole, and for one without names before the last.
-    fn check_whole(&mut self, place: &Place, page: &Page) -> Result<()> {
+    /// Asks again for a page that says that it is not whole, and for one without names that may not be the last. Whether a page
+    /// that names itself as the next is the last one all the same: at its end, Solr and others send the marker again that was
+    /// sent to them.
+    ///
+    /// # Errors
+    /// [`Kind::Listing`] for a page that stays incomplete: what is missing is nowhere in the report.
+    fn check_whole(&mut self, place: &Place, page: &Page, next: Option<&str>) -> Result<bool> {
         if self.service.options.form() == PageForm::One {
-            return Ok(());
+            return Ok(false);
         }
-        let is_early = page.names.count == 0 && self.counted.as_ref().is_some_and(Counted::is_total_ahead);
-        let why = match page.hints.best(0).filter(|hint| hint.sort == Sort::Incomplete) {
-            Some(hint) => format!("this page may not be complete: {}", hint.what),
-            None if is_early => "this page has no names, and the service has said that there are more".to_owned(),
-            None => return Ok(()),
-        };
-        if self.unread < UNREAD_MAX {
-            return Err(self.once_more(Error::new(Kind::Listing, why)));
+        if let Some(Hint { what, advice, .. }) = &page.hints.incomplete {
+            let error = Error::new(Kind::Listing, format!("this page may not be complete: {what}"));
+            return Err(self.once_more(error.hint(format!("{advice}; {WHOLE}"))));
         }
-        self.remarks.push(format!("{}: {why}", self.shown(place)));
-        Ok(())
+        let is_empty = page.names.count == 0;
+        let names_itself = is_empty && next.is_some() && next == place.token.as_deref() && !self.is_total_ahead();
+        let is_early = is_empty && self.counted.as_ref().is_some_and(Counted::is_total_ahead);
+        let why = "this page has no names, and the service has said that there are more";
+        if (is_early || names_itself) && self.unread < UNREAD_MAX {
+            return Err(self.once_more(Error::new(Kind::Listing, "this page has no names, and may not be the last")));
+        }
+        if is_early {
+            self.remarks.push(format!("{}: {why}", self.shown(place)));
+        }
+        Ok(names_itself)
+    }
+
+    /// A total says that there are more names than have come.
+    fn is_total_ahead(&self) -> bool {
+        self.totals.as_ref().zip(self.names).is_some_and(|((_, total), names)| total.names > names)
     }
 
     fn same_again(&self, why: &str) -> Error {
@@ -242,18 +259,13 @@ impl Pages {
         let hint = hints.best(names).filter(|hint| !is_echo(hint));
         let hint = hint.or_else(|| self.first.best(names).filter(|_| had_one_page));
         if let Some(hint) = hint {
-            let says = match hint.sort {
-                Sort::Incomplete => "this page may not be complete",
-                _ => "this page may not be the last",
-            };
-            if had_one_page || hint.sort == Sort::Incomplete {
-                let error = Error::new(Kind::Listing, format!("{says}: {}", hint.what));
-                let hint = format!("{}; if this is the whole listing, use `pages=\"one\"`", hint.advice);
-                return Err(error.hint(hint));
+            let says = format!("this page may not be the last: {}", hint.what);
+            if had_one_page {
+                return Err(Error::new(Kind::Listing, says).hint(format!("{}; {WHOLE}", hint.advice)));
             }
             // What says where to continue is on the last page of many services, too.
             if hint.sort >= Sort::Count || !follows_given {
-                self.remarks.push(format!("{}: {says}: {}", self.shown(place), hint.what));
+                self.remarks.push(format!("{}: {says}", self.shown(place)));
             }
         }
         if let Some((first, last)) =
@@ -357,7 +369,7 @@ fn no_listing(address: &Address) -> &'static str {
 }
 
 /// # Errors
-/// [`Kind::Listing`] for an answer whose lines may be those of something else, or not all.
+/// [`Kind::Listing`] for an answer with lines that may be those of something else, or not all.
 fn check_lines(head: &Head, format: ListFormat) -> Result<()> {
     let why = match () {
         () if format == ListFormat::Json => return Ok(()),

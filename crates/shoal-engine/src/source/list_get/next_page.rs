@@ -49,15 +49,11 @@ fn place_of(service: &Service, asked: &Requested, url: &str) -> Result<String> {
     let wrong = |why: String| Error::new(Kind::Listing, format!("the URL of the next page leads {why}"));
     let own = &service.client.address;
     let from = asked.host.as_ref().unwrap_or(own);
-    let RedirectTarget { mut address, target } =
+    let RedirectTarget { address, target } =
         resolve(from, &asked.target, url.as_bytes()).map_err(|refused| wrong(refused.why))?;
-    // Behind a server that adds TLS, services often do not know of it.
-    if own.secure && !address.secure && address.port == address.default_port() {
-        address = Address::new(true, address.host, Some(own.port));
-    }
     let target = without_secrets(service, &target);
     let target = String::from_utf8(target).map_err(|_| wrong("to an address with other bytes than text".to_owned()))?;
-    if own.is_same_origin(&address) {
+    if own.is_same_server(&address) {
         return Ok(without_own(&service.options.list_path, &target));
     }
     let host = escape(address.authority().as_bytes());
@@ -120,7 +116,7 @@ pub(super) fn request(service: &Service, place: Option<&str>) -> Result<Requeste
     })
 }
 
-/// The target without parameters that repeat what the user's headers have: some services put a token into the URL of the next
+/// The target without parameters that repeat a word of the user's headers: some services put the token into the URL of the next
 /// page. The header is sent with that, too.
 fn without_secrets(service: &Service, target: &[u8]) -> Vec<u8> {
     let target = String::from_utf8_lossy(target);
@@ -128,7 +124,7 @@ fn without_secrets(service: &Service, target: &[u8]) -> Vec<u8> {
     let is_secret = |part: &&str| {
         let value = part.split_once('=').map_or("", |(_, value)| value);
         let plain = decode(value).and_then(|plain| String::from_utf8(plain).ok()).unwrap_or_default();
-        plain.len() >= SECRET_MIN && service.client.fields.is_in_header(&service.client.address, &plain)
+        plain.len() >= SECRET_MIN && service.client.fields.has_word(&service.client.address, &plain)
     };
     let kept: Vec<&str> = query.split('&').filter(|part| !is_secret(part)).collect();
     if kept.is_empty() { path.to_owned().into_bytes() } else { format!("{path}?{}", kept.join("&")).into_bytes() }

@@ -109,7 +109,7 @@ crate::options! {
         encode_slash: bool = false, "Send / inside a name as %2F.", group: SERVICES;
         /// The URL is a directory on a web server: shoal reads the pages on which the server lists its files, from this
         /// directory down, as nginx, Apache, lighttpd, Caddy and `python -m http.server` make them. Links to other places are
-        /// not followed. A directory whose page cannot be read is a failure; the same command tries it again.
+        /// not followed. A directory with a page that cannot be read is a failure; the same command tries it again.
         index: bool = false, "Read the directory pages of a web server.", binds: true, group: SERVICES;
     }
     with { http: HttpOptions }

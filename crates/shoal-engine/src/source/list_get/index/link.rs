@@ -50,7 +50,7 @@ pub(super) fn cleaned(href: &[u8]) -> Vec<u8> {
 /// Where a link leads.
 pub(super) fn follow(place: &Place<'_>, (address, target): &(Address, Vec<u8>), href: &[u8]) -> Link {
     let Ok(RedirectTarget { address: to, target }) = resolve(address, target, href) else { return Link::Elsewhere };
-    if !is_same_server(&to, place.address) {
+    if !place.address.is_same_server(&to) {
         return Link::Elsewhere;
     }
     let Some(at) = target.iter().position(|&byte| byte == b'?') else { return lead(place, &target) };
@@ -61,15 +61,6 @@ pub(super) fn follow(place: &Place<'_>, (address, target): &(Address, Vec<u8>), 
         Link::Inexact(why) => Link::Inexact(why),
         _ => Link::Query,
     }
-}
-
-/// Whether both are the same server. Behind one that adds TLS, servers often write `http://`, and the other way round.
-fn is_same_server(to: &Address, own: &Address) -> bool {
-    let is_behind_tls = to.secure != own.secure
-        && to.port == to.default_port()
-        && (own.secure || own.port == own.default_port())
-        && to.host.eq_ignore_ascii_case(&own.host);
-    is_behind_tls || to.is_same_origin(own)
 }
 
 /// Whether a query only sorts an index: `C=N;O=D`, `N=D` (Apache, nginx, Jetty, lighttpd) or `sort=name&order=desc` (Caddy).
