@@ -183,6 +183,7 @@ impl Fields {
     }
 
     /// Calls a function with the present lines of a client at this address, and their version: 0 if they never change.
+    #[inline]
     pub(crate) fn with<R>(&self, address: &Address, write: impl FnOnce(&str, u64) -> Result<R>) -> Result<R> {
         let own = match &self.0 {
             Lines::Fixed(lines) => return write(lines.reveal(), 0),
@@ -200,6 +201,7 @@ impl Fields {
     }
 
     /// Whether requests can be sent now. If not, [`Fields::ready`] tells when; the headers are asked for.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         match &self.0 {
             Lines::Fixed(_) => true,
@@ -244,6 +246,7 @@ impl Fields {
     }
 
     /// Whether the request of this answer is to be sent again, after [`Fields::ready`], because its headers may have expired.
+    #[inline]
     pub fn asks_again(&self, head: &Head, target: &[u8]) -> bool {
         let Lines::Changing(own) = &self.0 else { return false };
         let is_refusal = head.status == 401 || head.status == 403 && !head.is_throttling();

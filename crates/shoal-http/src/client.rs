@@ -88,7 +88,7 @@ impl Client {
     /// A request was answered.
     pub(crate) fn answered(&self, head: &Head) {
         self.fields.answered(head);
-        if !head.set_cookies.is_empty() {
+        if !head.set_cookies().is_empty() {
             self.cookies.take(&self.address, head);
         }
     }

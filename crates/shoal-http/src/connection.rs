@@ -175,13 +175,16 @@ impl<C: Fn() -> Duration, W> Connection<C, W> {
         let signer = client.signer.as_deref();
         let forwards = client.forwards().map(|proxy| (client.address.origin(), proxy.authorization()));
         let (queue, versions) = (&mut self.request, &mut self.versions);
-        self.body = client.fields.with(&client.address, |fields, version| {
+        client.fields.with(&client.address, |fields, version| {
             let with_cookies = client.cookies.add(&client.address, fields);
             let fields = with_cookies.as_deref().unwrap_or(fields);
-            let body = message::write(fields, forwards, signer, id, request, queue)?;
+            message::write(fields, forwards.as_ref(), signer, id, request, queue)?;
             versions.sent(number, version);
-            Ok(body)
+            Ok(())
         })?;
+        if let Some(body) = request.body_apart() {
+            self.body = body.clone();
+        }
         self.requests += 1;
         Ok(number)
     }

@@ -58,7 +58,7 @@ impl Cookie {
 impl Cookies {
     /// Keeps what an answer of this host sets.
     pub(crate) fn take(&self, address: &Address, head: &Head) {
-        for field in &head.set_cookies {
+        for field in head.set_cookies() {
             let Some((cookie, is_removed)) =
                 std::str::from_utf8(field).ok().and_then(|text| Cookie::parse(address, text))
             else {
@@ -78,8 +78,13 @@ impl Cookies {
 
     /// The header lines of a request to this address, with the cookies that it gets. `None`: as they are. A header `Cookie` of
     /// the user replaces them.
+    #[inline]
     pub(crate) fn add(&self, address: &Address, fields: &str) -> Option<String> {
-        if !self.any.load(Relaxed) || fields.to_ascii_lowercase().contains("\r\ncookie:") {
+        if self.any.load(Relaxed) { self.add_all(address, fields) } else { None }
+    }
+
+    fn add_all(&self, address: &Address, fields: &str) -> Option<String> {
+        if fields.to_ascii_lowercase().contains("\r\ncookie:") {
             return None;
         }
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

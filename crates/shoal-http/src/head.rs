@@ -25,6 +25,8 @@ const VERSION_FROM: u64 = 64 << 10;
 
 /// The content type of a login page.
 const HTML: &[u8] = b"text/html";
+/// The most common type of objects, which is neither of these.
+const BINARY: &[u8] = b"application/octet-stream";
 /// The end of the content types of errors that programs read.
 const JSON: &[u8] = b"json";
 
@@ -38,6 +40,8 @@ pub struct Wants {
     pub fields: Arc<[Arc<str>]>,
     /// Bodies as they were sent, whatever encoding they are said to have.
     pub verbatim: bool,
+    /// The times that [`Head::last_modified`] and [`Head::is_of_another_time`] tell of.
+    pub times: bool,
     /// A proxy passes the answers on, and may send its own. A connection sets this itself.
     pub is_forwarded: bool,
 }
@@ -59,10 +63,6 @@ pub struct Head {
     pub close: bool,
     /// Whether the answer has the id of its request, if requests carry ids.
     pub(crate) echo: Echo,
-    /// An encoding that was not requested, as the answer names it.
-    pub(crate) encoding: Option<String>,
-    /// The content type is that of this encoding, too: what is encoded is the object.
-    pub is_type_of_encoding: bool,
     /// The body is the object as it was sent, with its encoding.
     pub(crate) is_as_sent: bool,
     /// The fields that are wanted.
@@ -71,39 +71,36 @@ pub struct Head {
     pub is_html: bool,
     /// The type is JSON of some kind: the body may be an error.
     pub is_json: bool,
-    /// The values of `Set-Cookie`.
-    pub(crate) set_cookies: Vec<Box<[u8]>>,
-    /// Only with 3xx.
-    pub(crate) location: Option<Location>,
     /// A proxy has passed it on, or sent it itself.
     pub(crate) is_forwarded: bool,
     /// A redirect led here.
     pub is_redirected: bool,
-    /// The path and query to which redirects led, if they stayed at the service.
-    pub redirected_to: Option<Box<[u8]>>,
-    /// Why this redirect was not followed.
-    pub(crate) refusal: Option<Box<RedirectRefused>>,
     /// The version and the part of the object. Only of large or partial answers.
     pub(crate) version: Option<Box<Version>>,
     /// Version of the header lines of its request (`changing.rs`): 0 if these never change, or were not sent.
     pub(crate) sent_with: u64,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most answers do not have. Heads are moved several times for each object, so they are small.
+#[derive(Debug, Default)]
+struct Rare {
+    encoding: Option<String>,
+    is_type_of_encoding: bool,
+    set_cookies: Vec<Box<[u8]>>,
+    location: Option<Location>,
+    redirected_to: Option<Box<[u8]>>,
+    refusal: Option<RedirectRefused>,
     /// With 403: no request is left in this period of time.
     is_used_up: bool,
-    /// Only with 403, 429 and 5xx; capped at 120 s.
-    pub retry_after: Option<Duration>,
-    /// When the object was last modified, and when the answer was sent.
-    dates: Dates,
+    retry_after: Option<Duration>,
+    /// When the object was last modified, and when the answer was sent, as text.
+    modified: Option<Date>,
+    sent: Option<Date>,
 }
 
 /// Names and values of fields.
 type Kept = Vec<(Arc<str>, Box<[u8]>)>;
-
-/// The dates as text: most runs keep no times, so they are not parsed.
-#[derive(Debug, Default)]
-struct Dates {
-    modified: Option<Date>,
-    sent: Option<Date>,
-}
 
 /// A date in the form that services must send (RFC 9110, 5.6.7). Other forms are ignored.
 type Date = [u8; 29];
@@ -113,13 +110,15 @@ impl Head {
     /// time: dates have whole seconds (RFC 9110, 8.8.2.2).
     pub fn last_modified(&self) -> Option<SystemTime> {
         let time = |date: Option<Date>| httpdate::parse_http_date(std::str::from_utf8(&date?).ok()?).ok();
-        let (modified, sent) = (time(self.dates.modified)?, time(self.dates.sent)?);
+        let rare = self.rare.as_ref()?;
+        let (modified, sent) = (time(rare.modified)?, time(rare.sent)?);
         sent.duration_since(modified).is_ok_and(|age| age >= SETTLED).then_some(modified)
     }
 
     /// Whether `Last-Modified` is another time than this.
     pub fn is_of_another_time(&self, modified: SystemTime) -> bool {
-        self.dates.modified.is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
+        self.rare(|rare| rare.modified.as_ref())
+            .is_some_and(|date| date != httpdate::fmt_http_date(modified).as_bytes())
     }
 
     /// The value of a field that is wanted, without spaces around it; of several, the last.
@@ -141,14 +140,59 @@ impl Head {
         }
     }
 
+    fn rare<T>(&self, of: impl FnOnce(&Rare) -> Option<&T>) -> Option<&T> {
+        self.rare.as_deref().and_then(of)
+    }
+
+    /// An encoding that was not requested, as the answer names it.
+    pub(crate) fn sent_encoding(&self) -> Option<&str> {
+        self.rare(|rare| rare.encoding.as_ref()).map(String::as_str)
+    }
+
     /// The name of an encoding that was not requested: `gzip` for `X-GZip`.
     pub fn encoding(&self) -> Option<String> {
-        self.encoding.as_deref().map(encoding::name)
+        self.sent_encoding().map(encoding::name)
     }
 
     /// The encoding that must be undone to have the object, as the answer names it.
     pub(crate) fn to_decode(&self) -> Option<&str> {
-        self.encoding.as_deref().filter(|_| !self.is_as_sent)
+        self.sent_encoding().filter(|_| !self.is_as_sent)
+    }
+
+    /// The content type is that of this encoding, too: what is encoded is the object.
+    pub fn is_type_of_encoding(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.is_type_of_encoding)
+    }
+
+    /// The values of `Set-Cookie`.
+    pub(crate) fn set_cookies(&self) -> &[Box<[u8]>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.set_cookies)
+    }
+
+    /// Only with 3xx.
+    pub(crate) fn location(&self) -> Option<&Location> {
+        self.rare(|rare| rare.location.as_ref())
+    }
+
+    /// The path and query to which redirects led, if they stayed at the service.
+    pub fn redirected_to(&self) -> Option<&[u8]> {
+        self.rare(|rare| rare.redirected_to.as_ref()).map(|to| &**to)
+    }
+
+    /// This is the answer to a request to which redirects led; to what, if they stayed at the service.
+    pub(crate) fn redirected(&mut self, to: Option<&[u8]>) {
+        self.is_redirected = true;
+        self.rare.get_or_insert_default().redirected_to = to.map(Box::from);
+    }
+
+    /// This redirect is not followed.
+    pub(crate) fn refuse(&mut self, refusal: RedirectRefused) {
+        self.rare.get_or_insert_default().refusal = Some(refusal);
+    }
+
+    /// How long to wait. Only with 403, 429 and 5xx; at most 120 s.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.rare(|rare| rare.retry_after.as_ref()).copied()
     }
 
     /// The length of the object, if it is announced. Only before the body is read.
@@ -163,7 +207,11 @@ impl Head {
 
     /// Whether it asks to slow down, also where it says so with 403.
     pub fn is_throttling(&self) -> bool {
-        matches!(self.status, 429 | 503) || self.status == 403 && (self.is_used_up || self.retry_after.is_some())
+        matches!(self.status, 429 | 503) || self.status == 403 && self.asks_to_wait()
+    }
+
+    fn asks_to_wait(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.is_used_up || rare.retry_after.is_some())
     }
 
     /// Whether this is a redirect that could be followed.
@@ -179,9 +227,10 @@ impl Head {
 
     /// The error for a 3xx answer, of this kind.
     pub fn redirect_error(&self, kind: Kind) -> Error {
-        let why = self.refusal.as_ref().map_or("which is not allowed here", |refusal| &refusal.why);
+        let refusal = self.rare(|rare| rare.refusal.as_ref());
+        let why = refusal.map_or("which is not allowed here", |refusal| &refusal.why);
         let error = Error::new(kind, format!("the answer is a redirect ({}) {why}", self.status));
-        match self.refusal.as_ref().and_then(|refusal| refusal.hint.as_ref()) {
+        match refusal.and_then(|refusal| refusal.hint.as_ref()) {
             Some(hint) => error.hint(hint),
             None => error,
         }
@@ -229,15 +278,19 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
         && let Some((first, last, total)) = version.as_ref().and_then(|version| version.part())
     {
         let is_whole = first == 0 && last.checked_add(1) == Some(total);
-        let is_plain = wants.verbatim || reading.encoding.is_none(); // else the total is of other bytes
+        let is_plain = wants.verbatim || reading.rare.as_ref().is_none_or(|rare| rare.encoding.is_none()); // else the total is of other bytes
         if !is_whole || is_plain && matches!(framing, Framing::Length(length) if length != total) {
             return Err(broken(format!("a whole answer (200), but bytes {first}-{last}/{total} (Content-Range)")));
         }
     }
-    let types = || answer.headers.iter().rfind(|field| field.name.eq_ignore_ascii_case("content-type"));
-    let is_type_of_encoding = reading.encoding.as_ref().is_some_and(|encoding| {
-        types().is_some_and(|found| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding))
-    });
+    if let Some(rare) = &mut reading.rare
+        && let Some(encoding) = &rare.encoding
+    {
+        let types = answer.headers.iter().rfind(|field| field.name.eq_ignore_ascii_case("content-type"));
+        let is_its =
+            |found: &httparse::Header<'_>| is_type_of(&String::from_utf8_lossy(essence(found.value)), encoding);
+        rare.is_type_of_encoding = types.is_some_and(is_its);
+    }
     let close = reading.close || matches!(framing, Framing::Close);
     Ok(Some((
         Head {
@@ -245,23 +298,15 @@ pub(crate) fn parse(bytes: &[u8], wants: &Wants, id: &[u8]) -> Result<Option<(He
             framing,
             close,
             echo: reading.echo,
-            encoding: reading.encoding,
-            is_type_of_encoding,
             is_as_sent: wants.verbatim,
             kept: reading.kept,
             is_html: reading.is_html,
             is_json: reading.is_json,
-            set_cookies: reading.set_cookies,
-            location: reading.location,
             is_forwarded: wants.is_forwarded,
             is_redirected: false,
-            redirected_to: None,
-            refusal: None,
             version,
             sent_with: 0,
-            is_used_up: reading.is_used_up,
-            retry_after: reading.retry_after,
-            dates: reading.dates,
+            rare: reading.rare,
         },
         length,
     )))
@@ -276,15 +321,10 @@ struct HeadFields<'a> {
     length: Option<u64>,
     chunked: bool,
     has_range: bool,
-    encoding: Option<String>,
     kept: Kept,
     is_html: bool,
     is_json: bool,
-    set_cookies: Vec<Box<[u8]>>,
-    location: Option<Location>,
-    is_used_up: bool,
-    retry_after: Option<Duration>,
-    dates: Dates,
+    rare: Option<Box<Rare>>,
 }
 
 impl HeadFields<'_> {
@@ -320,29 +360,34 @@ impl HeadFields<'_> {
             }
             16 if name.eq_ignore_ascii_case("content-encoding") && !is_identity(value) => {
                 // Several fields are one list, in the order in which the encodings were applied.
-                let before = self.encoding.take().map_or_else(String::new, |before| before + ", ");
-                self.encoding = Some(before + &escape(value));
+                let rare = self.rare.get_or_insert_default();
+                let before = rare.encoding.take().map_or_else(String::new, |before| before + ", ");
+                rare.encoding = Some(before + &escape(value));
             }
-            12 if name.eq_ignore_ascii_case("content-type") => {
+            12 if name.eq_ignore_ascii_case("content-type") && value != BINARY => {
                 let essence = essence(value);
-                let starts = essence.get(..HTML.len());
-                self.is_html = starts.is_some_and(|start| start.eq_ignore_ascii_case(HTML));
+                self.is_html = essence.get(..HTML.len()).is_some_and(|start| start.eq_ignore_ascii_case(HTML));
                 // `application/json`, `application/problem+json`, …
-                let ends = essence.len().checked_sub(JSON.len()).map(|from| &essence[from..]);
-                self.is_json = ends.is_some_and(|end| end.eq_ignore_ascii_case(JSON));
+                self.is_json = essence.last_chunk().is_some_and(|end: &[u8; 4]| end.eq_ignore_ascii_case(JSON));
             }
-            10 if name.eq_ignore_ascii_case("set-cookie") => self.set_cookies.push(value.into()),
-            4 if name.eq_ignore_ascii_case("date") => self.dates.sent = value.try_into().ok(),
+            10 if name.eq_ignore_ascii_case("set-cookie") => {
+                self.rare.get_or_insert_default().set_cookies.push(value.into());
+            }
+            4 if wants.times && name.eq_ignore_ascii_case("date") => {
+                self.rare.get_or_insert_default().sent = value.try_into().ok();
+            }
             13 if name.eq_ignore_ascii_case("content-range") => self.has_range = true,
-            13 if name.eq_ignore_ascii_case("last-modified") => self.dates.modified = value.try_into().ok(),
+            13 if wants.times && name.eq_ignore_ascii_case("last-modified") => {
+                self.rare.get_or_insert_default().modified = value.try_into().ok();
+            }
             8 if self.status / 100 == 3 && name.eq_ignore_ascii_case("location") => {
-                self.location = Some(Location(value.trim_ascii().to_vec()));
+                self.rare.get_or_insert_default().location = Some(Location(value.trim_ascii().to_vec()));
             }
             21 if self.status == 403 && name.eq_ignore_ascii_case("x-ratelimit-remaining") => {
-                self.is_used_up = value.trim_ascii() == b"0";
+                self.rare.get_or_insert_default().is_used_up = value.trim_ascii() == b"0";
             }
             11 if (self.status == 403 || self.status >= 429) && name.eq_ignore_ascii_case("retry-after") => {
-                self.retry_after = retry_after(value, SystemTime::now());
+                self.rare.get_or_insert_default().retry_after = retry_after(value, SystemTime::now());
             }
             _ => {}
         }
@@ -350,15 +395,19 @@ impl HeadFields<'_> {
     }
 
     fn length(&mut self, value: &[u8]) -> Result<()> {
-        // What stands between two servers may make a list of two equal fields (RFC 9110, 8.6).
-        let mut lengths = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        let first = lengths.next().unwrap_or_default();
-        let digits = if lengths.all(|other| other == first) { first } else { b"" };
         // Digits only: `parse` would accept a sign.
-        let length = (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
-            .then(|| std::str::from_utf8(digits).ok()?.parse().ok())
-            .flatten()
-            .ok_or_else(|| broken(format!("a length of \"{}\"", escape(value))))?;
+        let parse = |digits: &[u8]| match digits.iter().all(u8::is_ascii_digit) {
+            true => std::str::from_utf8(digits).ok()?.parse().ok(),
+            false => None,
+        };
+        // What stands between two servers may make a list of two equal fields (RFC 9110, 8.6).
+        let listed = || {
+            let mut lengths = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+            let first = lengths.next()?;
+            if lengths.all(|other| other == first) { parse(first) } else { None }
+        };
+        let length: u64 =
+            parse(value).or_else(listed).ok_or_else(|| broken(format!("a length of \"{}\"", escape(value))))?;
         match self.length.replace(length) {
             Some(other) if other != length => Err(broken(format!("two lengths, {other} and {length}"))),
             _ => Ok(()),
@@ -378,7 +427,7 @@ impl HeadFields<'_> {
 
 /// A content type without its parameters.
 fn essence(value: &[u8]) -> &[u8] {
-    value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+    value[..memchr::memchr(b';', value).unwrap_or(value.len())].trim_ascii()
 }
 
 /// Whether a type is that of an encoding, as `application/gzip` or `application/x-gzip`.

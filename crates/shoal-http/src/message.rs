@@ -85,6 +85,11 @@ impl<'a> Request<'a> {
         self
     }
 
+    /// The body, if it is so large that it is sent from where it is.
+    pub(crate) fn body_apart(&self) -> Option<&Bytes> {
+        Some(&self.body).filter(|body| body.len() > COPIED_MAX)
+    }
+
     pub(crate) fn method(&self) -> Method {
         self.method
     }
@@ -135,21 +140,22 @@ impl fmt::Debug for dyn Sign {
     }
 }
 
-/// Appends a request with the fields of its client and its id, if any. Returns the body, unless it was appended too. After an
-/// error, `out` is as it was. `forwards`: the origin of the service and the header line of a proxy that gets whole URLs.
+/// Appends a request with the fields of its client and its id, if any, and its body if that is small. After an error, `out`
+/// is as it was. `forwards`: the origin of the service and the header line of a proxy that gets whole URLs.
 pub(crate) fn write(
     client_fields: &str,
-    forwards: Option<(String, String)>,
+    forwards: Option<&(String, String)>,
     signer: Option<&dyn Sign>,
     id: &[u8],
     request: &Request<'_>,
     out: &mut Vec<u8>,
-) -> Result<Bytes> {
+) -> Result<()> {
     let begin = out.len();
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
-    let (origin, for_proxy) = forwards.unwrap_or_default();
-    out.extend_from_slice(origin.as_bytes());
+    if let Some((origin, _)) = forwards {
+        out.extend_from_slice(origin.as_bytes());
+    }
     out.extend_from_slice(request.target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let fields = out.len();
@@ -174,11 +180,12 @@ pub(crate) fn write(
         }
         out.extend_from_slice(&signature);
     }
-    out.extend_from_slice(for_proxy.as_bytes()); // not signed: the service does not get it
-    out.extend_from_slice(b"\r\n");
-    if request.body.len() > COPIED_MAX {
-        return Ok(request.body.clone());
+    if let Some((_, for_proxy)) = forwards {
+        out.extend_from_slice(for_proxy.as_bytes()); // not signed: the service does not get it
     }
-    out.extend_from_slice(&request.body);
-    Ok(Bytes::new())
+    out.extend_from_slice(b"\r\n");
+    if request.body_apart().is_none() {
+        out.extend_from_slice(&request.body);
+    }
+    Ok(())
 }

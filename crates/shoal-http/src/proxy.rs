@@ -203,7 +203,7 @@ impl Proxy {
                 .hint("ask its administrator to allow it, or add the host to no_proxy if it can be reached directly"),
             _ => Error::new(Kind::BadAnswer, format!("the proxy {proxy} opens no connection to {to} ({status})")),
         };
-        Some(error.retry_after(head.retry_after))
+        Some(error.retry_after(head.retry_after()))
     }
 
     /// The error of the run for an answer that asks for the credentials of the proxy.

@@ -34,7 +34,7 @@ pub async fn send<C: Fn() -> Duration + Clone, W>(
         return Ok((open, head));
     }
     if request.method() != Method::Get {
-        head.refusal = Some(Box::new(RedirectRefused::of(request.method())));
+        head.refuse(RedirectRefused::of(request.method()));
         return Ok((open, head));
     }
     redirected();
@@ -79,19 +79,12 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
         let place = if followed == REDIRECTS_MAX {
             Err(RedirectRefused::too_many())
         } else {
-            redirect::follow(
-                &client.address,
-                &client.allowed,
-                client.leaves,
-                &at.address,
-                &target,
-                head.location.as_ref(),
-            )
+            redirect::follow(&client.address, &client.allowed, client.leaves, &at.address, &target, head.location())
         };
         let place = match place {
             Ok(place) => place,
             Err(refusal) => {
-                head.refusal = Some(Box::new(refusal));
+                head.refuse(refusal);
                 break;
             }
         };
@@ -131,8 +124,8 @@ async fn follow_redirects<C: Fn() -> Duration + Clone, W>(
             }
         };
         // If every object is a redirect, each pipelined request would have to be sent twice.
-        (head.echo, head.is_redirected) = (Echo::Missing, true);
-        head.redirected_to = other_host.is_none().then(|| target.clone().into());
+        head.echo = Echo::Missing;
+        head.redirected(other_host.is_none().then_some(&target));
     }
     Ok((open, head))
 }

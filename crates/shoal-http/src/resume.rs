@@ -45,7 +45,7 @@ impl Resume {
         if head.to_decode().is_some() {
             return None;
         }
-        let encoding = head.encoding.clone();
+        let encoding = head.sent_encoding().map(String::from);
         Some(Resume { validator: version.validator()?, length: *length, encoding, tries: 0 })
     }
 
@@ -97,7 +97,7 @@ impl Resume {
         if !version.has(&self.validator) {
             return wrong("the partial answer is from another version of the object".to_owned());
         }
-        if head.encoding != self.encoding {
+        if head.sent_encoding() != self.encoding.as_deref() {
             return wrong("the partial answer has another Content-Encoding than the first part".to_owned());
         }
         match head.framing {

@@ -85,11 +85,13 @@ pub(super) fn fields(address: &mut Address, options: &HttpOptions) -> Result<Fie
     }
 }
 
-/// The fields of answers that the source and, with `metadata`, the sink need.
-pub(super) fn wants(types: Option<&GlobMatcher>, decode: Decode, metadata: bool) -> Wants {
+/// What the source and the destination of a lane need of answers.
+pub(super) fn wants(types: Option<&GlobMatcher>, decode: Decode, lane: Option<&dyn Lane>) -> Wants {
+    let metadata = lane.is_some_and(|lane| lane.keeps_metadata());
+    let times = metadata || lane.is_some_and(|lane| lane.keeps_times());
     let fields = [types.map(|_| TYPE), metadata.then_some(TAG)];
     let verbatim = decode == Decode::Never;
-    Wants { verbatim, ..Wants::fields(&fields.into_iter().flatten().collect::<Vec<_>>()) }
+    Wants { verbatim, times, ..Wants::fields(&fields.into_iter().flatten().collect::<Vec<_>>()) }
 }
 
 /// Whether an encoded body is the object as it was sent, as browsers and curl keep it: its names or its type say so.
@@ -100,7 +102,7 @@ pub(super) fn is_as_sent(
     is_named: impl FnOnce(&Encoding) -> bool,
 ) -> bool {
     let told = head.encoding().filter(|_| decode == Decode::Auto).and_then(|encoding| suffix::encoding(&encoding));
-    let kept = told.filter(|encoding| head.is_type_of_encoding || is_named(encoding));
+    let kept = told.filter(|encoding| head.is_type_of_encoding() || is_named(encoding));
     kept.inspect(|encoding| remarks.kept(encoding.name)).is_some()
 }
 

@@ -86,9 +86,8 @@ impl LaneState {
 
     pub(super) fn due_retry(&self) -> Option<Job> {
         let mut retries = self.waiting.due.borrow_mut();
-        let now = Instant::now();
         let Reverse((at, number, index)) = *retries.peek()?;
-        if at > now {
+        if at > Instant::now() {
             return None;
         }
         let gate = self.shared.hosts.gate(self.slots.host(number, index)?);

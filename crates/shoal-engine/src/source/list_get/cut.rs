@@ -60,7 +60,11 @@ impl Encoded {
 }
 
 /// Where the name of the failure is in what stands for objects that could not be listed, and what is known of theirs.
+#[inline]
 fn unlisted(bytes: &[u8]) -> Option<(Range<usize>, Unlisted)> {
+    if bytes.first() != Some(&0) {
+        return None; // so it is with nearly all, and every name is looked at
+    }
     let (mark, names) = UNLISTED.into_iter().find(|(mark, _)| bytes.starts_with(mark))?;
     let end = memchr::memchr(0, &bytes[mark.len()..]).map_or(bytes.len(), |at| mark.len() + at);
     Some((mark.len()..end, names))

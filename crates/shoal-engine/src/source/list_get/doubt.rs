@@ -156,7 +156,7 @@ impl Doubt {
         // No answer says nothing about the others.
         let mut connections = IdleConnections::<_, ()>::new(
             findings.clone(),
-            http_objects::wants(service.expect_type.as_ref(), service.options.http.decode, false),
+            http_objects::wants(service.expect_type.as_ref(), service.options.http.decode, None),
         );
         let request = Request::new(Method::Get, &target);
         let answered = send_current(&service.client, &mut connections, idle, &request).await;

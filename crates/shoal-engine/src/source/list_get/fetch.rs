@@ -205,7 +205,7 @@ impl RequestHandler for Jobs<'_> {
         if self.service.client.fields.asks_again(head, job.entry().locator) {
             return Plan::Again;
         }
-        if self.service.options.index && head.redirected_to.as_ref().is_some_and(|to| to.ends_with(b"/")) {
+        if self.service.options.index && head.redirected_to().is_some_and(|to| to.ends_with(b"/")) {
             let why = "it is a directory, and its link has no slash at the end, so that it was not listed";
             return Plan::Refuse(Error::new(Kind::BadAnswer, why));
         }
@@ -228,7 +228,7 @@ impl RequestHandler for Jobs<'_> {
                     Plan::Refuse(page())
                 }
             },
-            Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
+            Some(error) => Plan::Refuse(error.retry_after(head.retry_after())),
         }
     }
 
@@ -294,11 +294,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(
-            self.service.expect_type.as_ref(),
-            self.service.options.http.decode,
-            self.crew.lane.keeps_metadata(),
-        )
+        http_objects::wants(self.service.expect_type.as_ref(), self.service.options.http.decode, Some(&*self.crew.lane))
     }
 
     fn findings(&self) -> &Arc<Findings> {

@@ -344,7 +344,7 @@ impl Pages {
             300..=399 => head.redirect_error(Kind::Listing),
             _ => Error::new(Kind::Listing, format!("the service answered {status} to the listing")),
         };
-        Err(error.retry_after(head.retry_after))
+        Err(error.retry_after(head.retry_after()))
     }
 
     fn shown(&self, place: &Place) -> String {

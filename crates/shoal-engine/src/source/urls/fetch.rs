@@ -252,7 +252,7 @@ impl RequestHandler for Jobs<'_> {
         }
         match refusal(&self.pools.shared, head, || suffix::form(&[job.entry().name, &self.path(job)])) {
             None => Plan::Keep,
-            Some(error) => Plan::Refuse(error.retry_after(head.retry_after)),
+            Some(error) => Plan::Refuse(error.retry_after(head.retry_after())),
         }
     }
 
@@ -330,7 +330,7 @@ impl RequestHandler for Jobs<'_> {
         http_objects::wants(
             self.pools.shared.expect_type.as_ref(),
             self.pools.shared.options.http.decode,
-            self.pools.lane.keeps_metadata(),
+            Some(&*self.pools.lane),
         )
     }
 

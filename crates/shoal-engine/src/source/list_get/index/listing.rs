@@ -211,7 +211,7 @@ impl IndexListing {
         refused(&head, directory.is_empty())?;
         let (is_html, is_unverified) = (head.is_html, head.is_unverified());
         let target = match head.is_redirected {
-            true => head.redirected_to.take().map_or_else(Vec::new, Vec::from),
+            true => head.redirected_to().map_or_else(Vec::new, Vec::from),
             false => target,
         };
         let Some(html) = open.body(&mut head, PAGE_MAX).await? else {
@@ -253,7 +253,7 @@ fn refused(head: &Head, is_start: bool) -> Result<()> {
             .hint("give credentials with `headers={\"Authorization\": \"…\"}` or in the URL"),
         _ => Error::new(Kind::Listing, answered),
     };
-    Err(error.retry_after(head.retry_after))
+    Err(error.retry_after(head.retry_after()))
 }
 
 /// Whether this is the directory in which shoal keeps a journal.
