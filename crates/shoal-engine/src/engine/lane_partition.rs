@@ -98,13 +98,14 @@ impl LanePartition {
         self.open.mode == Mode::Redo
     }
 
-    /// Counts a failed try.
-    pub fn count_try(&mut self, index: u32, side: Side, paused: Duration) -> Tried {
+    /// Counts a failed try. `waited`: how long its host has said nothing. An object that comes back again and again to ask
+    /// such a host brings only the time that is stored with it.
+    pub fn count_try(&mut self, index: u32, side: Side, paused: Duration, waited: Duration) -> Tried {
         let (count, before) = self.tried_before(index);
         let tried = self.tried.entry((index, side)).or_insert_with(|| Tried {
             count,
             first: Instant::now(),
-            before,
+            before: before + waited,
             paused_at_first: paused,
         });
         tried.count += 1;

@@ -70,7 +70,7 @@ pub(super) struct Pause {
     has_failed: bool,
     /// A request asks whether it is back.
     pub probing: bool,
-    asked_at: Time,
+    pub asked_at: Time,
     next_probe: Time,
     probe_wait: Duration,
     /// An object that left its partition comes back before the others, to ask.

@@ -292,6 +292,13 @@ impl Machine {
         self.hosts.get(&id).map_or(Duration::ZERO, |host| host.paused_for(now))
     }
 
+    /// How long the probe of a host that says nothing has been under way.
+    pub fn waited(&self, id: HostId, now: Time) -> Duration {
+        let pause = self.hosts.get(&id).and_then(|host| host.pause.as_ref());
+        let silent = pause.filter(|pause| pause.probing && pause.why != PausedFor::Failures);
+        silent.map_or(Duration::ZERO, |pause| now.saturating_sub(pause.asked_at))
+    }
+
     /// All these pauses of all hosts.
     pub fn paused_total(&self, now: Time) -> Duration {
         self.paused_before + self.hosts.values().map(|host| host.paused_for(now)).sum::<Duration>()

@@ -224,6 +224,11 @@ impl Hosts {
         self.machine().paused(host, self.now())
     }
 
+    /// How long a host that says nothing has been waited for by the request that asks whether it is back.
+    pub fn waited(&self, host: HostId) -> Duration {
+        self.machine().waited(host, self.now())
+    }
+
     /// All these pauses of all hosts.
     pub fn paused_total(&self) -> Duration {
         self.machine().paused_total(self.now())

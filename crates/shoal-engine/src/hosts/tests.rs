@@ -210,6 +210,7 @@ fn an_object_that_hangs_is_charged_though_its_host_waits_meanwhile() {
     assert_eq!(machine.gate(OTHER, s(1.0)), Gate::Probe, "one that never answered is asked beside those that hang");
     machine.hangs(HOST, true, ZERO);
     assert_eq!(machine.gate(HOST, s(8.0)), Gate::Closed, "those that hang ask it");
+    assert_eq!(machine.waited(HOST, s(9.0)), s(9.0), "the time counts as that of the object that asks");
     assert!(matches!(fails(&mut machine, 1), Verdict::Again(_)));
     assert_eq!(machine.gate(HOST, s(12.0)), Gate::Probe);
     assert_eq!(fails(&mut machine, 11), Verdict::GiveUp);
@@ -218,6 +219,8 @@ fn an_object_that_hangs_is_charged_though_its_host_waits_meanwhile() {
     machine.hangs(HOST, true, s(9.0));
     assert!((0..).take_while(|_| fails(&mut machine, 1) != Verdict::Uncharged).count() > 20);
     assert!(machine.unreachable("the server", s(300.0)).is_some(), "then it is paused like one that fails");
+    assert_eq!(machine.gate(HOST, s(20.0)), Gate::Probe);
+    assert_eq!(machine.waited(HOST, s(29.0)), ZERO, "and no object is to blame");
 }
 
 #[test]

@@ -223,7 +223,7 @@ impl LaneState {
         };
         let probe = probe || error.side() == Side::Sink && self.take_sink_probe(&job);
         // The pause that this very failure may start must not count the try.
-        let tried = self.count_try(&job, &error);
+        let tried = self.count_try(&job, &error, probe);
         match self.shared.hosts_of(error.side()).failed(&error, tried.0, tried.1, probe) {
             Verdict::Uncharged => {
                 self.uncount_try(&job, error.side());
@@ -264,11 +264,13 @@ impl LaneState {
         }
     }
 
-    pub(super) fn count_try(&self, job: &Job, error: &Error) -> (u32, Duration) {
-        let paused = self.shared.hosts_of(error.side()).paused(error.host_id());
+    pub(super) fn count_try(&self, job: &Job, error: &Error, probe: bool) -> (u32, Duration) {
+        let (hosts, host) = (self.shared.hosts_of(error.side()), error.host_id());
+        let paused = hosts.paused(host);
+        let waited = if probe { hosts.waited(host) } else { Duration::ZERO };
         let mut slots = self.slots.open.borrow_mut();
         slots[job.slot as usize].as_mut().map_or((1, Duration::ZERO), |slot| {
-            let tried = slot.count_try(job.index, error.side(), paused);
+            let tried = slot.count_try(job.index, error.side(), paused, waited);
             (tried.count, tried.time(paused))
         })
     }

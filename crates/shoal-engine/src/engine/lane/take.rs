@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::lane_partition::LanePartition;
 use super::super::progress::add;
@@ -329,7 +329,7 @@ impl LaneState {
                 Class::Retry => {
                     let (error, retry) = (error.host(DESTINATION), &self.shared.destination);
                     let paused = retry.paused(DESTINATION);
-                    let tried = slot.count_try(index, Side::Sink, paused);
+                    let tried = slot.count_try(index, Side::Sink, paused, Duration::ZERO);
                     let (count, time) = (tried.count, tried.time(paused));
                     let wait = match retry.failed(&error, count, time, false) {
                         Verdict::Again(wait) => Some(wait),

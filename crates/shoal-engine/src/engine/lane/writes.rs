@@ -160,7 +160,7 @@ impl LaneState {
     /// A write has failed; its bytes are there.
     fn failed_write(&self, write: Write, error: Error) {
         let error = error.host(DESTINATION);
-        let tried = self.count_try(&write.job, &error);
+        let tried = self.count_try(&write.job, &error, false);
         let wait = match self.shared.destination.failed(&error, tried.0, tried.1, write.probe) {
             Verdict::GiveUp => return self.lost_for_good(write, error, Some(tried)),
             Verdict::Again(wait) => {
