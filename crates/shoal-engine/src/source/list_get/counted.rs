@@ -1,14 +1,15 @@
 //! Pages that shoal counts: their numbers or offsets, and where they end.
 //!
-//! Only a page without names is the end. A total proves nothing: while the pages are listed, objects come and go, and
-//! many services count at most so many. So a page behind the last one is requested too, and some services answer 404 to
-//! that, or send a page again.
+//! Only pages without names are the end, two in a row: one in the middle may be empty by a defect, or because the service
+//! filters what is on it. A total proves nothing: while the pages are listed, objects come and go, and many services count
+//! at most so many. So pages behind the last one are requested too, and some services answer 404 to that, or send a page
+//! again.
 
 use super::PageForm;
 use super::cut::Encoded;
 use super::hints::Total;
 
-/// Pages without names in a row that are passed over if a total says that there are more.
+/// Pages without names in a row that are passed over.
 const EMPTY_MAX: u64 = 1;
 
 /// Pages that are counted, as they come.
@@ -71,8 +72,7 @@ impl Counted {
         self.is_known |= token.is_some();
         let Some(sum) = names.sum() else {
             self.empty += 1;
-            // One in the middle may be empty by a defect, or because the service filters what is on it.
-            if self.empty > EMPTY_MAX || !self.is_total_ahead() {
+            if self.empty > EMPTY_MAX || self.begin.is_none() {
                 return Ok(Follows::Nothing);
             }
             self.passed_over += self.begin.map_or(0, |(_, entries)| entries);
@@ -113,17 +113,24 @@ impl Counted {
         self.total.as_ref().is_some_and(|total| total.certain && total.names > self.seen)
     }
 
+    /// The last page had no names.
+    pub fn was_empty(&self) -> bool {
+        self.empty > 0
+    }
+
     /// No other page than the first had names.
     pub fn had_one_page(&self) -> bool {
         self.pages <= 1
     }
 
     /// Whether an answer means that there is no such page any more: 404 does, unless a total says otherwise, and other
-    /// refusals where a total was reached. Not before the service has shown that it knows the parameter: it may refuse that.
+    /// refusals where a total was reached, and behind a page without names. Not before the service has shown that it knows
+    /// the parameter: it may refuse that.
     pub fn is_missing(&self, status: u16) -> bool {
         let total = self.total.as_ref().filter(|total| total.names <= self.seen);
         let is_end = match status {
-            404 if self.is_total_ahead() => false,
+            400..=499 if self.is_total_ahead() => false,
+            204 | 400 | 404 | 410 | 416 | 422 if self.empty > 0 => true,
             404 => total.is_some() || self.is_short || self.begins_at_one && self.pages == 1,
             204 | 400 | 410 | 416 | 422 => total.is_some_and(|total| total.certain),
             _ => false,
@@ -234,6 +241,23 @@ mod tests {
         names.push(b"a", false);
         counted.page(Some("1"), &names, 1, Some(&total(1, false))).unwrap();
         assert!(counted.is_missing(404) && !counted.is_missing(400), "it may be the number of this page");
+    }
+
+    #[test]
+    fn an_empty_page_in_the_middle_ends_nothing() {
+        let hole = |at: u64| {
+            move |number: Option<u64>| {
+                let number = number.unwrap_or(0);
+                Some(if number == at { Vec::new() } else { cut(95, number) })
+            }
+        };
+        for at in [1, 5, 8] {
+            let wanted = (0..95).filter(|n| u64::from(n / 10) != at).collect::<Vec<_>>();
+            assert_eq!(list(PageForm::Number, None, hole(at), None), Ok(wanted.clone()));
+            assert_eq!(list(PageForm::Number, Some(0), hole(at), Some(&total(95, true))), Ok(wanted));
+        }
+        let ends = |number: Option<u64>| (number.unwrap_or(0) <= 10).then(|| cut(95, number.unwrap_or(0)));
+        assert_eq!(list(PageForm::Number, None, ends, None).unwrap().len(), 95, "404 behind an empty page");
     }
 
     #[test]

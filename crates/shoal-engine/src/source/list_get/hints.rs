@@ -9,6 +9,8 @@ use super::json::{Nested, Token};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::display::escape;
+
 /// Objects within objects that are searched, and the longest such object in bytes.
 const DEPTH_MAX: usize = 8;
 const NESTED_MAX: usize = 1 << 20;
@@ -88,6 +90,15 @@ const RANGE: &str = "content-range";
 /// All of them.
 pub(super) fn headers<'h>() -> impl Iterator<Item = &'h str> {
     [LINK, RANGE].into_iter().chain(NEXT_HEADERS).chain(TOTAL_HEADERS).chain(PAGES_HEADERS)
+}
+
+/// A page that has as many names as a parameter of its path asks for. `names`: how many it has.
+pub(super) fn full(list_path: &str, names: u64) -> Option<Hint> {
+    let (_, query) = list_path.split_once('?')?;
+    let is_full = |(_, value): &(&str, &str)| value.parse() == Ok(names) && names > 1;
+    let (name, _) = query.split('&').filter_map(|parameter| parameter.split_once('=')).find(is_full)?;
+    let what = format!("it has {names} names, as many as \"{}\" asks for", escape(name.as_bytes()));
+    Some(Hint { sort: Sort::Count, what, advice: COUNTED.to_owned(), value: None })
 }
 
 /// What a hint is, the most telling first.
@@ -172,7 +183,7 @@ impl Hints {
     fn look(&mut self, path: &str, name: &str, value: &str, near: bool, depth: usize) {
         let name: String = name.trim_start_matches("@odata.").replace(['_', '-'], "").to_lowercase();
         let named = |names: &[&str]| names.contains(&&*name);
-        let shown = || format!("its field \"{}\"", crate::display::escape(path.as_bytes()));
+        let shown = || format!("its field \"{}\"", escape(path.as_bytes()));
         if near && value == "false" && named(&LAST) {
             return self.push(Sort::Flag, format!("{} is false", shown()), COUNTED.to_owned(), None);
         }
@@ -226,8 +237,7 @@ impl Hints {
         let is_next = NEXT_OBJECT.contains(&name);
         if value.starts_with('[') && links_on(value) {
             let advice = "`pages=\"link\"` follows a Link header, if there is one".to_owned();
-            let what =
-                format!("its field \"{}\" looks like a link to a next page", crate::display::escape(path.as_bytes()));
+            let what = format!("its field \"{}\" looks like a link to a next page", escape(path.as_bytes()));
             return self.push(Sort::Flag, what, advice, None);
         }
         let below = depth.checked_sub(1).filter(|_| value.len() <= NESTED_MAX && value.starts_with('{'));
@@ -247,7 +257,7 @@ impl Hints {
         if name == "shards" {
             // Of Elasticsearch: its total is that of its parts.
             if fields.iter().any(|(field, value)| field == "failed" && value.get() != "0") {
-                let path = crate::display::escape(path.as_bytes());
+                let path = escape(path.as_bytes());
                 self.push_incomplete(format!("its field \"{path}.failed\" says that something is missing"));
             }
             return;
@@ -263,13 +273,13 @@ impl Hints {
     }
 
     fn push_url(&mut self, path: &str) {
-        let path = crate::display::escape(path.as_bytes());
+        let path = escape(path.as_bytes());
         let advice = format!("follow it with `pages=\"url\"` and `next_field=\"{path}\"`");
         self.push(Sort::Url, format!("its field \"{path}\" looks like the URL of a next page"), advice, None);
     }
 
     fn push_marker(&mut self, path: &str, value: Option<String>) {
-        let path = crate::display::escape(path.as_bytes());
+        let path = escape(path.as_bytes());
         // Of one that is no text or number, the name would not do.
         let field = if value.is_some() { &path } else { "FIELD" };
         let advice = format!(

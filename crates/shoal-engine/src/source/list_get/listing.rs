@@ -101,6 +101,8 @@ pub(super) struct Pages {
     first: Hints,
     /// The number of all names, as the first page and the last one that had one said.
     totals: Option<(u64, Total)>,
+    /// A page without names was before others, and a remark says so.
+    had_hole: bool,
     remarks: Vec<String>,
 }
 
@@ -130,6 +132,7 @@ impl Pages {
             names: is_whole.then_some(0),
             first: Hints::default(),
             totals: None,
+            had_hole: false,
             remarks: Vec::new(),
             service,
         })
@@ -153,14 +156,19 @@ impl Pages {
         let said = next_page::place(&self.service, &asked, &page, &head)?;
         let is_end = self.check_whole(place, &page, said.as_deref())?;
         (self.from_journal, self.unread) = (false, 0);
+        let mut has_hole = false;
         let next = match &mut self.counted {
             None if is_end => None,
             None => said,
             Some(counted) => {
+                let was_empty = counted.was_empty();
                 let follows =
                     counted.page(place.token.as_deref(), &page.names, page.entries, page.hints.total.as_ref());
                 match follows.map_err(|why| self.same_again(&why))? {
-                    Follows::Page(next) => Some(next),
+                    Follows::Page(next) => {
+                        has_hole = was_empty && page.names.count > 0;
+                        Some(next)
+                    }
                     Follows::PageInstead(next) => {
                         page.names = Encoded::default();
                         Some(next)
@@ -172,6 +180,10 @@ impl Pages {
                 }
             }
         };
+        if has_hole && !std::mem::replace(&mut self.had_hole, true) {
+            let why = "the page before it has no names: if that is wrong, `resume=\"update\"` lists it again";
+            self.remarks.push(format!("{}: {why}", self.shown(place)));
+        }
         let count = page.entries.max(page.names.count);
         self.names = self.names.map(|names| names + if page.names.count > 0 { count } else { 0 });
         if let Some(total) = &page.hints.total {
@@ -258,6 +270,8 @@ impl Pages {
         hints.total = hints.total.or_else(|| self.totals.as_ref().map(|(_, total)| total.clone()));
         let hint = hints.best(names).filter(|hint| !is_echo(hint));
         let hint = hint.or_else(|| self.first.best(names).filter(|_| had_one_page));
+        let hint =
+            hint.or_else(|| hints::full(&options.list_path, names).filter(|_| place.number == 0 && !follows_given));
         if let Some(hint) = hint {
             let says = format!("this page may not be the last: {}", hint.what);
             if had_one_page {
@@ -349,8 +363,10 @@ impl Pages {
 
     fn shown(&self, place: &Place) -> String {
         let list = escape(super::without_values(&self.service.options.list_path).as_bytes());
-        // Tokens can be secrets, and are of no use to a reader; the number of the page is.
-        format!("{}{list} (page {})", self.service.client.address.shown(), place.number + 1)
+        // Tokens can be secrets, and are of no use to a reader; the number of the page is. One that was requested is no secret.
+        let number = place.token.as_deref().filter(|_| self.service.options.form() == PageForm::Number);
+        let number = number.map_or_else(|| (place.number + 1).to_string(), str::to_owned);
+        format!("{}{list} (page {number})", self.service.client.address.shown())
     }
 }
 

@@ -26,13 +26,13 @@ pub(super) fn refusal(service: &Service, head: &Head, form: impl FnOnce() -> Opt
             Error::new(Kind::Credentials, "the service requires credentials, or rejects the given ones (401)")
                 .on(&service.client.address.shown())
                 .hint(
-                    "give them with `headers={\"Authorization\": \"…\"}` or in the URL, then run the same command \
+                    "give them with `headers={\"Authorization\": \"…\"}`, with `netrc=True` or in the URL, then run the same command \
                     again",
                 ),
         ),
         403 => Some(
             Error::new(Kind::Forbidden, format!("{} refuses this object (403)", head.sender("the service")))
-                .hint("`headers={\"Authorization\": \"…\"}` gives credentials"),
+                .hint("`headers={\"Authorization\": \"…\"}` or `netrc=True` gives credentials"),
         ),
         408 | 500..=599 => error(Kind::ServerError, format!("{} answered {status}", head.sender("the service"))),
         300..=399 => Some(head.redirect_error(Kind::BadAnswer)),
