@@ -90,7 +90,9 @@ def test_the_same_file_system_on_another_device_is_believed_by_size_and_time(
     loop = run("findmnt", "-n", "-o", "SOURCE", place).stdout.strip()
     assert run("umount", place).returncode == 0
     (tmp_path / "other").write_bytes(bytes(1 << 20))
-    assert run("losetup", loop, tmp_path / "other").returncode == 0, "as after a reboot, another disk has its number"
+    taken = run("losetup", loop, tmp_path / "other")
+    # As after a reboot, another disk has its number: that may be one of another test.
+    assert taken.returncode == 0 or "busy" in taken.stderr, taken.stderr
     try:
         assert mount() != device or kind == "btrfs"
         report = package.copy(place, tmp_path / "out", resume="update")
@@ -98,7 +100,8 @@ def test_the_same_file_system_on_another_device_is_believed_by_size_and_time(
         assert {name: (place / name).stat().st_atime_ns for name in names} == read, "nothing was read"
     finally:
         run("umount", place)
-        run("losetup", "--detach", loop)
+        if taken.returncode == 0:
+            run("losetup", "--detach", loop)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

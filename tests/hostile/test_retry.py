@@ -48,6 +48,7 @@ def test_a_retry_after_of_five_seconds_is_kept_by_the_whole_host(
     assert len(during) <= 8, f"{len(during)} requests while the host had asked for patience"
 
 
+@pytest.mark.timing  # how many requests a server answers in two seconds
 @pytest.mark.parametrize("code", [429, 503])
 def test_a_shorter_retry_after_of_a_few_objects_holds_up_no_others(
     shoal_command: Shoal, fault_server: MakeServer, code: int
@@ -165,6 +166,7 @@ def test_objects_that_fail_for_ever_are_recorded_and_tried_no_more_than_allowed(
     assert again.report["total"]["failed"] == 0, again
 
 
+@pytest.mark.timing
 def test_a_few_objects_that_are_broken_for_good_end_soon_after_the_others(
     shoal_command: Shoal, fault_server: MakeServer
 ) -> None:
