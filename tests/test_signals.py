@@ -153,7 +153,7 @@ main()
     seen = rest_of(leader)
 
     assert process.wait(timeout=10) == 130, seen.decode()
-    assert b"\nstopped" in seen  # "stopped after …", if the run had begun
+    assert b"\nstopped" in seen  # "stopped after …", if anything had been listed
     assert b"defect" not in seen
     assert seen.rfind(SHOW_CURSOR) >= seen.rfind(HIDE_CURSOR), "the cursor is shown again"
 

@@ -196,6 +196,9 @@ impl Machine {
                 "no answer yet".clone_into(&mut host.last.why);
             }
             let pause = host.pause(PausedFor::Silence { is_connected }, now);
+            if !pause.probing {
+                pause.asked_at = now; // that of an earlier probe says nothing of this request
+            }
             pause.ask_later(now);
             pause.probing = !is_connected || judge.has_answered;
         });

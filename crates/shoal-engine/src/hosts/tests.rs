@@ -212,7 +212,10 @@ fn an_object_that_hangs_is_charged_though_its_host_waits_meanwhile() {
     assert_eq!(machine.gate(HOST, s(8.0)), Gate::Closed, "those that hang ask it");
     assert_eq!(machine.waited(HOST, s(9.0)), s(9.0), "the time counts as that of the object that asks");
     assert!(matches!(fails(&mut machine, 1), Verdict::Again(_)));
-    assert_eq!(machine.gate(HOST, s(12.0)), Gate::Probe);
+    machine.hangs(HOST, true, s(11.0));
+    assert_eq!(machine.waited(HOST, s(11.5)), s(0.5), "this one asks it now, and not since the first");
+    assert!(matches!(fails(&mut machine, 1), Verdict::Again(_)));
+    assert_eq!(machine.gate(HOST, s(16.0)), Gate::Probe);
     assert_eq!(fails(&mut machine, 11), Verdict::GiveUp);
     machine.answered(HOST, false, false, s(9.0));
     assert_eq!(machine.look(HOST, s(9.0)), Gate::Open, "whatever arrives ends the pause");

@@ -129,7 +129,7 @@ impl Counted {
     pub fn is_missing(&self, status: u16) -> bool {
         let total = self.total.as_ref().filter(|total| total.names <= self.seen);
         let is_end = match status {
-            400..=499 if self.is_total_ahead() => false,
+            204 | 400..=499 if self.is_total_ahead() => false,
             204 | 400 | 404 | 410 | 416 | 422 if self.empty > 0 => true,
             404 => total.is_some() || self.is_short || self.begins_at_one && self.pages == 1,
             204 | 400 | 410 | 416 | 422 => total.is_some_and(|total| total.certain),
@@ -256,6 +256,16 @@ mod tests {
             assert_eq!(list(PageForm::Number, None, hole(at), None), Ok(wanted.clone()));
             assert_eq!(list(PageForm::Number, Some(0), hole(at), Some(&total(95, true))), Ok(wanted));
         }
+        let mut counted = Counted::new(PageForm::Number, Some(1));
+        let mut names = Encoded::default();
+        names.push(b"a", false);
+        names.sum = 1;
+        counted.page(Some("1"), &names, 1, Some(&total(30, true))).unwrap();
+        counted.page(Some("2"), &Encoded::default(), 0, None).unwrap();
+        assert!(
+            [204, 400, 404].into_iter().all(|status| !counted.is_missing(status)),
+            "the total says that there are more"
+        );
         let ends = |number: Option<u64>| (number.unwrap_or(0) <= 10).then(|| cut(95, number.unwrap_or(0)));
         assert_eq!(list(PageForm::Number, None, ends, None).unwrap().len(), 95, "404 behind an empty page");
     }
