@@ -33,6 +33,11 @@ impl Connection {
         self.requests.extend_from_slice(b"\r\n\r\n");
     }
 
+    /// Where requests are added that `ask` cannot make.
+    pub fn requests(&mut self) -> &mut Vec<u8> {
+        &mut self.requests
+    }
+
     pub fn send(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.requests)?;
         self.requests.clear();
