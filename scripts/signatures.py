@@ -50,6 +50,7 @@ FUNCTIONS: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
     ),
     "list_objects": ("_list.py", ("run",), {option["name"] for option in tables()["run"]} - {"include", "exclude"}),
     "list_get": ("_sources.py", ("list_get",), set()),
+    "s3": ("_sources.py", ("s3",), set()),
     "urls": ("_sources.py", ("urls",), set()),
     "files": ("_sources.py", ("files",), set()),
     "archives": ("_sources.py", ("archives",), set()),

@@ -21,9 +21,9 @@ import forked
 import places
 import shoal as package
 from generating import Job
-from servers.fixtures import url_server
+from servers.fixtures import aws, s3_store, url_server
 
-__all__ = ["url_server"]
+__all__ = ["aws", "s3_store", "url_server"]
 
 # A script that starts the tests in its background hands down an ignored SIGINT, nohup an ignored SIGHUP, and shoal
 # rightly keeps them ignored.

@@ -14,11 +14,14 @@ import subprocess
 
 import pytest
 
+from servers import s3_real
+
 SWITCH = "SHOAL_KNOWN_SKIPS"
 # What an outside program is called in the reasons of tests that need it.
 PROGRAMS = {
     "fish": "fish",
     "fusermount3": "no FUSE here",
+    "gofakes3": "needs gofakes3",
     "ip": "needs .*\\bip\\b",
     "mkfs.btrfs": "needs mkfs.btrfs",
     "mkfs.ext4": "needs mkfs.ext4",
@@ -27,6 +30,8 @@ PROGRAMS = {
     "nft": "needs .*\\bnft\\b",
     "strace": "needs strace|strace is not installed",
     "unzip": "needs unzip",
+    "versitygw": "needs versitygw",
+    "weed": "needs weed",
     "zsh": "zsh is not installed",
 }
 # What a test needs of the system, as its reason begins; root in a container of its own may have none of it.
@@ -54,7 +59,7 @@ def expected() -> list[str]:
         known.append("root can read every directory")
     if not may_mount():
         known.extend(RIGHTS)
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin:{s3_real.TOOLS}:{s3_real.TOOLS}/venv/bin"
     return known + [reason for program, reason in PROGRAMS.items() if shutil.which(program, path=path) is None]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MACHINE = "mount what is on the other machine and use its path; or run `shoal serve DIR` there"
-STORE = "object stores are not supported yet: mount the bucket"
+STORE = "shoal does not know this store: mount it and use its path"
 ADDRESSES = {
     "user@host:backup": MACHINE,
     "user@host:/backup": MACHINE,
@@ -24,8 +24,8 @@ ADDRESSES = {
     "host:": MACHINE,
     "rsync://host/module": MACHINE,
     "sftp://user:pass@host/x": MACHINE,
-    "gs://bucket/x": STORE,
-    "S3://bucket": STORE,
+    "gs://bucket/x": '`endpoint="https://storage.googleapis.com"`',
+    "s3a://bucket/x": "write s3://BUCKET/PREFIX",
     "hf://datasets/x": STORE,
     "127.0.0.1:8080": "use http://127.0.0.1:8080",
     "127.0.0.1:8080/base": "use http://127.0.0.1:8080/base",
@@ -42,6 +42,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path
+
+
+def test_a_bucket_is_no_destination_yet() -> None:
+    with pytest.raises(package.ConfigError, match="not a valid destination") as caught:
+        package.copy("../tree", "s3://bucket/x")
+    assert "cannot write into a bucket yet" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -18,7 +18,19 @@ import pytest
 
 import shoal as package
 from shoal.cli import COMMANDS, app
-from shoal.cli._groups import ARCHIVES, DESTINATION, ELSEWHERE, ERRORS, GROUPS, OUTPUT, SERVICES, SOURCE, SPEED, URLS
+from shoal.cli._groups import (
+    ARCHIVES,
+    DESTINATION,
+    ELSEWHERE,
+    ERRORS,
+    GROUPS,
+    OUTPUT,
+    SERVICES,
+    SOURCE,
+    SPEED,
+    STORES,
+    URLS,
+)
 from terminal import rest_of
 
 if TYPE_CHECKING:
@@ -72,7 +84,7 @@ def test_help_shows_options_in_groups(shoal: Command, command: str, groups: list
 @pytest.mark.parametrize("command", ["copy", "read"])
 def test_the_other_groups_are_shown_on_request(shoal: Command, command: str) -> None:
     brief, whole = (shoal.run(command, flag, COLUMNS="100").stdout for flag in ("--help", "--help-all"))
-    assert headings(whole) == [*headings(brief), SERVICES, URLS, ARCHIVES]
+    assert headings(whole) == [*headings(brief), SERVICES, STORES, URLS, ARCHIVES]
     assert "--ca-file" not in brief
     assert "--ca-file" in whole
 

@@ -19,6 +19,7 @@ OTHER = {"ls", "yes"}
 ONLY_PYTHON = {"chunk_size", "source_id", "progress", "batch_size", "destination", "source", "failures"} | {
     "function",
     "ids",
+    "credentials",
     "path",
     "shuffle",
 }

@@ -26,7 +26,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("what", "options", "says", "advises"),
     [
-        ("*.jpg", [], 'no file matches "', "**/"),
+        ("*.jpg", [], 'nothing matches "', "**/"),
         (".", ["--include", "*.jpg,*.txt"], "nothing matched: all 3 objects were left out, by --include", "comma"),
         (".", ["--include", "*.txt", "--exclude", "*"], "by --include and --exclude", "--exclude is applied after"),
         ("links", [], "nothing matched: the only object was left out, 1 link", "--follow-links"),
@@ -91,7 +91,7 @@ def test_a_job_that_has_matched_once_may_find_nothing_later(shoal: Command, sour
     for _ in range(2):
         done = shoal.run("copy", glob, "out")
         assert done.returncode == 0, done.stderr
-        assert "no file matches" in done.stderr
+        assert "nothing matches" in done.stderr
 
 
 def test_parts_are_judged_together(shoal: Command, source: Path) -> None:

@@ -16,6 +16,7 @@ def everything(source: Source, destination: Destination, workers: Workers = "aut
     durability: Durability = "file"
     service = shoal.list_get("https://h", headers={"A": "b"}, next_field=("a", "b"), timeout=5, pipeline="off")
     urls = shoal.urls(["https://h/1", ("name", "https://h/2")], per_host=2, limit_requests=0.5, ca_file=Path("ca.pem"))
+    bucket = shoal.s3("s3://b/p", region="eu-west-1", credentials=lambda: {"access_key": "a", "secret_key": "b"})
     archives = shoal.archives(["a.zip", Path("b.tar")], max_size="20GB", backslashes="separator")
     files = shoal.files("tree", follow_links=True)
     packed = shoal.parquet(Path("packed"), shard_size="64MiB", shard_age=60)
@@ -23,6 +24,7 @@ def everything(source: Source, destination: Destination, workers: Workers = "aut
     assert_type(shoal.copy(source, destination, workers=workers, memory=memory, durability=durability), shoal.Report)
     assert_type(shoal.copy(service, packed, include="*.json", limit_rate=None, part=(3, 16)), shoal.Report)
     assert_type(shoal.copy(urls, "null:", cluster=cluster), shoal.Report)
+    assert_type(shoal.copy(bucket, destination), shoal.Report)
     assert_type(shoal.unzip("a.zip", "out", max_ratio=3, keep_times=False, on_error="record"), shoal.Report)
     assert_type(shoal.save([("a", b"1")], packed, source_id="x", header=False), shoal.Report)
     assert_type(shoal.generate(str, range(3), "out", name="{}", workers=2, nice=True), shoal.Report)

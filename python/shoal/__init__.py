@@ -50,13 +50,14 @@ from shoal._report import (
 )
 from shoal._save import save
 from shoal._shoal import BUILD_PROFILE, Batch, Batches, Object, Reader, RecordBatch, Server, __version__
-from shoal._source_types import Archives, Files, ListGet, Parquet, Urls
-from shoal._sources import archives, files, list_get, urls
+from shoal._source_types import S3, Archives, Files, ListGet, Parquet, Urls
+from shoal._sources import archives, files, list_get, s3, urls
 from shoal._status import status
 from shoal._unzip import unzip
 
 __all__ = [
     "BUILD_PROFILE",
+    "S3",
     "Appended",
     "Archives",
     "Batch",
@@ -114,6 +115,7 @@ __all__ = [
     "list_objects",
     "parquet",
     "read",
+    "s3",
     "save",
     "serve",
     "status",

@@ -106,9 +106,9 @@ def copy(
             `include`.
         overwrite: What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
             `"always"` replaces it.
-        keep_times: Set the modification time that the source has for a file, if it has one. By default for files and
-            archives, not for a service. If the times of a service were kept, an update fetches only what has changed
-            since.
+        keep_times: Set the modification time that the source has for a file, if it has one. By default for files,
+            archives and buckets, not for a service. If the times of a service were kept, an update fetches only what
+            has changed since.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.

@@ -20,7 +20,7 @@ from shoal import _shoal
 from shoal._destinations import Cluster, cluster, destination_form
 from shoal._errors import ConfigError, ObjectsFailedError
 from shoal._report import Counts, NodeProgress, Progress, Report
-from shoal._source_types import Archives, Described, ListGet, Urls
+from shoal._source_types import S3, Archives, Described, ListGet, Urls
 from shoal._value import Value
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Job:
         paths = getattr(source, "what", source)
         if isinstance(paths, str | os.PathLike):
             paths = [paths]
-        if isinstance(source, ListGet) or paths is None:
+        if isinstance(source, ListGet | S3) or paths is None:
             return {}
         texts = map(str, itertools.islice(paths, PATHS_SEEN))
         return {text: fact(without_prefix(text)) for text in texts if "://" not in text}
@@ -143,7 +143,7 @@ def changed(value: V, **fields: Any) -> V:
 
 def absolute(source: Any, prefixes: tuple[str, ...] = PREFIXES) -> Any:
     """Returns a source or a destination with absolute paths. Only `prefixes` say what they are; others are in names."""
-    if isinstance(source, ListGet):
+    if isinstance(source, ListGet | S3):
         return source
     if isinstance(source, Urls) and (not isinstance(source.what, str) or source.what == "-"):
         raise ConfigError(

@@ -22,8 +22,8 @@ LINE_MAX = 200  # characters of what a program says of its failure
 Pairs = list[tuple[str, str]]
 
 
-def ask(function: Callable[[], Any]) -> tuple[Pairs, float | None]:
-    """Calls a function for headers. Returns them, and the seconds for which they can be used, if it says so.
+def ask(function: Callable[[], Any], what: str) -> tuple[Pairs, float | None]:
+    """Calls a function for headers or keys. Returns them, and the seconds for which they can be used, if it says so.
 
     Raises:
         ConfigError: It returned something else. What the function raises is passed on.
@@ -32,20 +32,20 @@ def ask(function: Callable[[], Any]) -> tuple[Pairs, float | None]:
     try:
         given, expiry = function(), None
     except (StopIteration, StopAsyncIteration) as stop:
-        raise RuntimeError(f"the function for `headers` raised {type(stop).__name__}") from stop
+        raise RuntimeError(f"the function for `{what}` raised {type(stop).__name__}") from stop
     if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], tuple | str):
         given, expiry = given
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, list | tuple) or not all(_is_pair(one) for one in pairs):
-        raise ConfigError(f"the function for `headers` must return a dict of headers, got {type(given).__name__}")
-    return [(name, value) for name, value in pairs], _seconds(expiry)
+        raise ConfigError(f"the function for `{what}` must return a dict of {what}, got {type(given).__name__}")
+    return [(name, value) for name, value in pairs], _seconds(expiry, what)
 
 
 def _is_pair(one: object) -> bool:
     return isinstance(one, tuple | list) and len(one) == 2 and all(isinstance(text, str) for text in one)
 
 
-def _seconds(expiry: object) -> float | None:
+def _seconds(expiry: object, what: str) -> float | None:
     """Returns the time until an expiry.
 
     Raises:
@@ -56,11 +56,11 @@ def _seconds(expiry: object) -> float | None:
     if isinstance(expiry, datetime):
         expiry = expiry.astimezone(UTC) - datetime.now(UTC)
     if not isinstance(expiry, timedelta):
-        why = "the expiry of headers must be a datetime or a timedelta"
+        why = f"the expiry of {what} must be a datetime or a timedelta"
         raise ConfigError(f"{why}, got {type(expiry).__name__}")
     if (seconds := expiry.total_seconds()) <= 0:
         hint = "is the clock of this machine right?"
-        raise ConfigError("the function for `headers` returned headers that have already expired", hint=hint)
+        raise ConfigError(f"the function for `{what}` returned {what} that have already expired", hint=hint)
     return seconds
 
 

@@ -31,7 +31,7 @@ def list_objects(
     """Lists the objects that `shoal.copy` of the same source would copy. Nothing is fetched, unpacked or written.
 
     Objects are yielded while the source is listed, in the order of a run, so memory use does not grow. Entries of
-    archives have a size and a time; objects of other sources have only a name.
+    archives and buckets have a size and a time; objects of other sources have only a name.
 
     Args:
         source: As for `shoal.copy`: a directory, a glob, a URL, `shoal.archives(…)`, …

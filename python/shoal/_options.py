@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta  # `import shoal` must be fast
 
 # scripts/signatures.py writes these lines.
+Addressing = Literal["auto", "path", "virtual"]
+Archived = Literal["fail", "skip"]
 Backslashes = Literal["refuse", "separator"]
 Checksum = Literal["xxh3", "sha256", "crc32"]
 Decode = Literal["auto", "never", "always"]
@@ -135,7 +137,8 @@ def points_to_options(*described: str) -> Callable[[F], F]:
                 found = [f"cluster=shoal.cluster(…, {name}=…)"]
             if name == "layout" and "parquet" in described:
                 return 'to pack objects, use "parquet:DIR"'
-            return f"it is an option of {' and '.join(found)}" if found else None
+            named = " and ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
+            return f"it is an option of {named}" if found else None
 
         @functools.wraps(function)
         def call(*arguments: object, **options: object) -> object:

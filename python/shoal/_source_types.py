@@ -37,7 +37,7 @@ class Described(Value):
             what = repr(without_secrets(self.what) if "://" in self.what else self.what)
         else:
             what = f"({len(self.what):,} paths)" if isinstance(self.what, tuple) else repr(self.what)
-        secret = {option["name"] for option in tables()[self.function] if option["secret"]}
+        secret = {option["name"] for option in tables()[self.function] if option["secret"]} | {"credentials"}
         shown = (f"{name}={_hidden(value) if name in secret else repr(value)}" for name, value in self.options.items())
         return f"{self.function}({', '.join((what, *shown))})"
 
@@ -55,6 +55,14 @@ class ListGet(Described):
     what: str
     options: dict[str, Any]
     function = "list_get"
+
+
+class S3(Described):
+    """Objects of a store; returned by `shoal.s3`."""
+
+    what: str
+    options: dict[str, Any]
+    function = "s3"
 
 
 class Files(Described):
@@ -89,7 +97,7 @@ class Parquet(Described):
     function = "parquet"
 
 
-Source = Path | ListGet | Files | Archives | Urls | Iterable[Path]
+Source = Path | ListGet | S3 | Files | Archives | Urls | Iterable[Path]
 Destination = Path | Parquet
 # The binding's forms: function, what and options of a source; text and options of a destination.
 SourceForm = tuple[str | None, str | tuple[str, ...] | Spooled, dict[str, Any]]

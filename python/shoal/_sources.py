@@ -1,4 +1,4 @@
-"""The functions that describe a source: archives, files, list_get and urls.
+"""The functions that describe a source: archives, files, list_get, s3 and urls.
 
 Not here: what they return (`_source_types.py`), the options themselves (the engine's).
 """
@@ -13,6 +13,8 @@ from shoal import _shoal
 from shoal._errors import ConfigError
 from shoal._options import (
     SOURCES,
+    Addressing,
+    Archived,
     Backslashes,
     Decode,
     Headers,
@@ -24,7 +26,9 @@ from shoal._options import (
     given,
     path_text,
 )
+from shoal._s3 import Credentials, keys_function
 from shoal._source_types import (
+    S3,
     Archives,
     Described,
     Files,
@@ -63,11 +67,11 @@ def list_get(
     expect_type: str | None = None,
     require_length: bool = False,
     decode: Decode = "auto",
+    allow_host: str | Sequence[str] = (),
+    pipeline: Pipeline = "auto",
     ca_file: Path | None = None,
     insecure: bool = False,
-    allow_host: str | Sequence[str] = (),
     proxy: str | None = None,
-    pipeline: Pipeline = "auto",
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
     max_retries: int = 10,
@@ -128,21 +132,21 @@ def list_get(
             a body is kept as it was sent, as browsers and curl do, if the suffix of the name or the URL, or the content
             type, is that of the encoding, such as `.gz` or `application/gzip`. Others are decoded if they are gzip or
             deflate, and fail if not. `"always"` decodes all; `"never"` keeps all as they were sent.
-        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
-        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
-            the report says so.
         allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
             without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
             and one of a public host of a list to any public host.
-        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
-            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
-            uses no proxy. `no_proxy` applies always.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
             least 16 different objects at that depth, and then samples. This cannot find a service that answers out of
             order only now and then, so use it only for services known to answer in order. `"off"`: one request at a
             time, without ids.
+        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
+            the report says so.
+        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
+            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
+            uses no proxy. `no_proxy` applies always.
         timeout: Seconds without a byte from the host after which a request has failed.
         connect_timeout: Seconds after which an attempt to connect has failed.
         max_retries: How often to retry one object.
@@ -173,6 +177,82 @@ def list_get(
     return ListGet(what=path_text(url, "list_get needs the URL of a service"), options=options)
 
 
+def s3(
+    url: str,
+    *,
+    credentials: Credentials | None = None,
+    # scripts/signatures.py writes these lines.
+    endpoint: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    anonymous: bool = False,
+    requester_pays: bool = False,
+    addressing: Addressing = "auto",
+    archived: Archived = "fail",
+    ca_file: Path | None = None,
+    insecure: bool = False,
+    proxy: str | None = None,
+    timeout: float = 30.0,
+    connect_timeout: float = 10.0,
+    max_retries: int = 10,
+    retry_timeout: float = 180.0,
+    # End.
+) -> S3:
+    """Describes objects of S3, or of a store that speaks its protocol, for use as the source of `shoal.copy`.
+
+    Keys and settings come from where the AWS command line has them, if botocore is installed (`shoal[s3]`): profiles,
+    roles, SSO, containers, machines. Without it, from the environment and from keys in the profile files. The page
+    "Object stores" of the documentation says more.
+
+    Args:
+        url: `s3://BUCKET` for all objects, `s3://BUCKET/PREFIX` for those below `PREFIX/`, named by what follows it, or
+            a glob such as `s3://BUCKET/logs/2026-*/**/*.json`.
+        credentials: The keys: `{"access_key": …, "secret_key": …, "token": …}`, where only temporary keys have a token;
+            a function that returns them, or `(keys, expiry)` with a `datetime` or `timedelta`, which is called again
+            when they expire; or a session of botocore or boto3. Keys are kept out of the journal, of messages and of
+            `repr`.
+        endpoint: The URL of the store, such as `"http://127.0.0.1:9000"`. By default that of the environment or the
+            profile, else AWS.
+        region: The region in which the bucket is. By default, AWS is asked for it; for other stores, the environment or
+            the profile says it, or it is `"us-east-1"`.
+        profile: The profile of the AWS configuration files whose credentials and settings are used.
+        anonymous: Send no credentials: for public buckets.
+        requester_pays: Agree to pay for the requests and the transfer, which the owner of the bucket may demand.
+        addressing: How requests name the bucket: in the `"path"`, or in the name of the host (`"virtual"`). `"auto"` is
+            virtual at AWS if the name has no dots, and path elsewhere.
+        archived: What to do about objects in an archive (GLACIER, DEEP_ARCHIVE) that are not restored. `"fail"`: each
+            is a failure `archived`. `"skip"`: they are left out, and the report counts them.
+        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
+            the report says so.
+        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
+            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
+            uses no proxy. `no_proxy` applies always.
+        timeout: Seconds without a byte from the host after which a request has failed.
+        connect_timeout: Seconds after which an attempt to connect has failed.
+        max_retries: How often to retry one object.
+        retry_timeout: Seconds for which to retry one object, and for which a host may be unavailable.
+
+    Returns:
+        A source for `shoal.copy`.
+
+    Raises:
+        ConfigError: `credentials` is something else, or an option is not valid. `shoal.copy` raises errors that only a
+            run can detect.
+
+    Example:
+        >>> frames = shoal.s3("s3://films/frames", endpoint="http://127.0.0.1:9000", anonymous=True)
+        >>> frames.endpoint
+        'http://127.0.0.1:9000'
+    """
+    arguments = given(locals())
+    function = arguments.pop("credentials")
+    options = _shoal.checked("s3", arguments)
+    if function is not None:
+        options["credentials"] = keys_function(function)
+    return S3(what=path_text(url, "s3 needs the address of a bucket, s3://BUCKET/PREFIX"), options=options)
+
+
 def urls(
     urls: Path | Iterable[UrlItem],
     *,
@@ -188,11 +268,11 @@ def urls(
     expect_type: str | None = None,
     require_length: bool = False,
     decode: Decode = "auto",
+    allow_host: str | Sequence[str] = (),
+    pipeline: Pipeline = "auto",
     ca_file: Path | None = None,
     insecure: bool = False,
-    allow_host: str | Sequence[str] = (),
     proxy: str | None = None,
-    pipeline: Pipeline = "auto",
     timeout: float = 30.0,
     connect_timeout: float = 10.0,
     max_retries: int = 10,
@@ -235,21 +315,21 @@ def urls(
             a body is kept as it was sent, as browsers and curl do, if the suffix of the name or the URL, or the content
             type, is that of the encoding, such as `.gz` or `application/gzip`. Others are decoded if they are gzip or
             deflate, and fail if not. `"always"` decodes all; `"never"` keeps all as they were sent.
-        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
-        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
-            the report says so.
         allow_host: Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed,
             without your headers. By default a redirect of a service is followed only to the same scheme, host and port,
             and one of a public host of a list to any public host.
-        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
-            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
-            uses no proxy. `no_proxy` applies always.
         pipeline: Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if
             each answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed
             up. A number from 2 to 256: that many requests on one connection also without ids. shoal first compares at
             least 16 different objects at that depth, and then samples. This cannot find a service that answers out of
             order only now and then, so use it only for services known to answer in order. `"off"`: one request at a
             time, without ids.
+        ca_file: A PEM file of certificates that are trusted in addition to those of the machine.
+        insecure: Accept any certificate. Others on the network can then read and change everything, including headers;
+            the report says so.
+        proxy: The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default
+            the variables `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"`
+            uses no proxy. `no_proxy` applies always.
         timeout: Seconds without a byte from the host after which a request has failed.
         connect_timeout: Seconds after which an attempt to connect has failed.
         max_retries: How often to retry one object.

@@ -3,7 +3,7 @@
 What meets what. A cell names the file with the tests; "jobs" is a parameter `kind` of the tests, with the oracle of
 `jobs.py`. A new kind of job is a row of `SETUPS` there, and meets all of them; a new destination gets a column.
 
-| fault | copy | update, URL list, index, part | `parquet:` | Ray |
+| fault | copy | update, URL list, index, bucket, part | `parquet:` | Ray |
 |---|---|---|---|---|
 | kill -9 inside a call | test_kill_sweep, _large | jobs in test_kill_sweep | test_parquet_kills | test_ray |
 | power cut | test_power_cut | test_power_cut_of_jobs | test_power_cut | |
@@ -11,7 +11,7 @@ What meets what. A cell names the file with the tests; "jobs" is a parameter `ki
 | read-only, gone | test_read_only | jobs in test_read_only | test_parquet_faults | |
 | failed sync | test_barrier_faults | jobs in test_barrier_faults | test_parquet_faults | |
 | failed journal | test_journal_faults | jobs in test_journal_faults | | |
-| pages, 403 | test_stops_giving | test_stops_giving (update), test_lists_of_urls, test_index | | |
+| pages, 403 | test_stops_giving | test_stops_giving (update), test_lists_of_urls, test_index, test_s3_lists | | |
 | no such host | test_resolving | test_resolving (URL list) | | |
 | driver killed | | | | test_ray, test_ray_faults |
 | twin of a stopped run | test_twins | jobs in test_twins | | test_ray |

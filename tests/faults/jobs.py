@@ -1,4 +1,4 @@
-"""Kinds of jobs for tests to interrupt, with one oracle: a copy, an update, a list of URLs, an index, and a part.
+"""Kinds of jobs for tests to interrupt, with one oracle: a copy, an update, URLs, an index, a bucket, and a part.
 
 A job knows what must be at the destination in the end, and which of it the run under test has to write. A new kind is a
 function that sets it up; it then meets every fault that is parametrised by `KINDS`. Not here: jobs into `parquet:`.
@@ -14,6 +14,7 @@ import shoal as package
 from conftest import Command, Service
 from faults.runs import make_source
 from index_servers import Site
+from servers.s3_store import S3Store
 from trees import tree_of_raw_names
 
 Words = list[str | Path]
@@ -159,6 +160,13 @@ def an_index(job: Job, service: Service, _: Path) -> Words:
     return ["copy", site.url, job.out, "--index"]
 
 
+def a_bucket(job: Job, service: Service, _: Path) -> Words:
+    """Of a public bucket."""
+    store = S3Store({name.decode(): data for name, data in job.wanted.items()}, page_size=60, public=True)
+    service.running.append(store.start())  # type: ignore[arg-type]  # which stops it
+    return ["copy", f"s3://{store.bucket}", job.out, "--endpoint", store.url, "--anonymous"]
+
+
 def a_part(job: Job, service: Service, _: Path) -> Words:
     """The second of two, behind the first one."""
     command: Words = ["copy", service(job.source, page_size=60).url, job.out, "--part"]
@@ -172,7 +180,8 @@ SETUPS: dict[str, Callable[[Job, Service, Path], Words]] = {
     "update": an_update,
     "urls": a_list_of_urls,
     "index": an_index,
+    "bucket": a_bucket,
     "part": a_part,
 }
 # Beside a copy, for which tests with moments of their own have more of them.
-KINDS = ("update", "urls", "index", "part")
+KINDS = ("update", "urls", "index", "bucket", "part")

@@ -64,7 +64,7 @@ def test_a_run_that_is_told_to_be_quiet_says_nothing_while_it_waits(
 
 def test_a_session_counts_its_own_tries(shoal_command: Shoal, fault_server: MakeServer) -> None:
     server = stubborn(fault_server)
-    running = shoal_command.start_copy(server, "--max-retries", "50", "--retry-timeout", "600")
+    running = shoal_command.start_copy(server, "--max-retries", "1000", "--retry-timeout", "600")
     said_by(running, "for a retry")  # so each has been tried some five times
     running.interrupt()
     assert running.wait(LIMIT).code == 130

@@ -51,10 +51,15 @@ class Request:
         return self.target.partition("?")[0] == "/list"
 
     @cached_property
+    def query(self) -> Mapping[str, str]:
+        """The parameters, decoded once; of several with one name, the first."""
+        pairs = parse_qs(self.target.partition("?")[2], keep_blank_values=True, errors="surrogateescape")
+        return {name: values[0] for name, values in pairs.items()}
+
+    @property
     def token(self) -> str | None:
         """The marker of the page asked for; None for the first page."""
-        values = parse_qs(self.target.partition("?")[2], keep_blank_values=True).get("next-marker")
-        return values[0] if values else None
+        return self.query.get("next-marker")
 
     @property
     def id(self) -> str | None:
@@ -73,8 +78,15 @@ class Conversation:
         peer_gone: Set when the peer has closed or reset it.
     """
 
-    def __init__(self, sock: socket.socket, number: int, on_request: Callable[[Conversation, Request], None]) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        number: int,
+        on_request: Callable[[Conversation, Request], None],
+        form: type[Request] = Request,
+    ) -> None:
         self.sock = sock
+        self.form = form  # what is made of a request
         self.number = number
         self.waiting: deque[Request] = deque()
         self.current: list[Request] = []
@@ -120,7 +132,7 @@ class Conversation:
             raise ValueError(f"not a GET: {first!r}")
         pairs = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
-        request = Request(time.monotonic(), self.number, target, headers)
+        request = self.form(time.monotonic(), self.number, target, headers)
         self._on_request(self, request)
         if self.over_at is None:
             self.waiting.append(request)

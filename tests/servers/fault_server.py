@@ -192,6 +192,7 @@ class FaultServer:
     """
 
     _running: ClassVar[int] = 0  # servers in this process
+    form: ClassVar[type[Request]] = Request  # what is made of a request
 
     objects: dict[str, bytes] = field(default_factory=dict)
     names: list[str] | None = None
@@ -381,7 +382,7 @@ class FaultServer:
         with sock:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            conversation = self._all[number] = Conversation(sock, number, self._receive)
+            conversation = self._all[number] = Conversation(sock, number, self._receive, self.form)
             self._open.add(conversation)
             listening = self._loop.create_task(conversation.listen())
             try:

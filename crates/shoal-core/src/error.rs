@@ -62,6 +62,8 @@ kinds! {
     Vanished = "vanished": Object,
     /// The source refuses this object (403).
     Forbidden = "forbidden": Object,
+    /// It is in an archive of its store, and must be restored before it can be read.
+    Archived = "archived": Object,
     /// The answer is not the object (a redirect, another 4xx).
     BadAnswer = "bad-answer": Object,
     /// The answer has another type than the object: a web page, or not what the user expects.

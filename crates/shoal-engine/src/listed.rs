@@ -8,7 +8,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hosts::{Hosts, Rules};
 use crate::options::TransferOptions;
 use crate::report::{Failure, archive_of, is_of_archives};
-use crate::source::Source;
+use crate::source::{Skip, Source};
 
 /// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn each_listed(
                     None => filter.admits(entry.name, false),
                     Some(unlisted) => filter.may_admit(unlisted, entry.name),
                 };
-                if !admits || entry.skip.is_some() {
+                if !admits || !matches!(entry.skip, None | Some(Skip::Marker)) {
                     continue;
                 }
                 let (name, archive) = (entry.name.into(), of_archives.then(|| archive_of(entry.locator).into()));

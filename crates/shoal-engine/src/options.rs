@@ -133,9 +133,9 @@ crate::options! {
         /// What to do with an existing file that shoal did not write: `"never"` keeps it and records a failure,
         /// `"always"` replaces it.
         overwrite: Overwrite = Overwrite::Never, "Replace files that shoal did not write.", group: DESTINATION;
-        /// Set the modification time that the source has for a file, if it has one. By default for files and archives,
+        /// Set the modification time that the source has for a file, if it has one. By default for files, archives and buckets,
         /// not for a service. If the times of a service were kept, an update fetches only what has changed since.
-        keep_times: Option<bool> = None, "Keep modification times; default for files and archives.", group: DESTINATION;
+        keep_times: Option<bool> = None, "Keep modification times; default for files, archives, buckets.", group: DESTINATION;
         /// When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of each file,
         /// `"none"` as soon as it is in the page cache.
         durability: Durability = Durability::Batch, "Sync to disk: never, per batch, or per file.", group: DESTINATION;

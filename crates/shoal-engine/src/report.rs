@@ -57,11 +57,13 @@ pub enum Reason {
     Unchanged,
     /// An update found it as it was, but its copy was changed by others: that stays.
     Edited,
+    /// It is in an archive of its store, and such objects were to be left out.
+    Archived,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::Filtered,
         Reason::Duplicate,
         Reason::Link,
@@ -76,6 +78,7 @@ impl Reason {
         Reason::Kept,
         Reason::Unchanged,
         Reason::Edited,
+        Reason::Archived,
     ];
 
     /// Its stable name, in journals and JSON.
@@ -95,6 +98,7 @@ impl Reason {
             Reason::Kept => "kept",
             Reason::Unchanged => "unchanged",
             Reason::Edited => "edited",
+            Reason::Archived => "archived",
         }
     }
 

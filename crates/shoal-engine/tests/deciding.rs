@@ -230,6 +230,7 @@ fn objects_in_order_do_not_wait_for_each_other() {
         bytes: 4 << 10,
         apart: true,
         utf8_names: false,
+        any_name: false,
         ordered: true,
         piece: None,
     };

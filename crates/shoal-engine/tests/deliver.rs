@@ -17,7 +17,7 @@ use shoal_engine::{Cursor, Key, Kind, Name, Partition, TransferOptions};
 
 fn deliver(ordered: bool) -> Deliver {
     let bytes = 4 << 10;
-    Deliver { memory: 1 << 20, rows: 50, bytes, apart: true, utf8_names: false, ordered, piece: None }
+    Deliver { memory: 1 << 20, rows: 50, bytes, apart: true, utf8_names: false, any_name: false, ordered, piece: None }
 }
 
 fn objects(count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use scripted::{page, plain, serve};
 use shoal_engine::Findings;
-use shoal_engine::source::HttpOptions;
 use shoal_engine::source::Source;
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::part::OfPart;
+use shoal_engine::source::{ConnectionOptions, HttpOptions};
 use support::{as_child, child, told};
 
 /// Time in which a SYN reaches its service and is dropped, or refused: within one machine that takes microseconds.
@@ -108,7 +108,8 @@ impl Watched {
 
 fn source(url: &str) -> Watched {
     let connect_timeout = Duration::from_secs(60);
-    let http = HttpOptions { connect_timeout, ..HttpOptions::default() };
+    let connection = ConnectionOptions { connect_timeout, ..ConnectionOptions::default() };
+    let http = HttpOptions { connection, ..HttpOptions::default() };
     let source = ListGet::new(url, ListGetOptions { http, ..ListGetOptions::default() }).unwrap();
     Watched { source: Arc::new(source), findings: Arc::default() }
 }

@@ -107,6 +107,11 @@ impl Changing {
         self.given.notify_waiters();
     }
 
+    /// The present headers, which a signer may use instead of sending them.
+    pub fn present(&self) -> Arc<Pairs> {
+        self.state().headers.clone()
+    }
+
     /// Nothing gives headers any more.
     pub fn close(&self) {
         self.state().closed = true;
@@ -152,6 +157,8 @@ enum Lines {
 #[derive(Debug)]
 struct Own {
     shared: Arc<Changing>,
+    /// What is sent instead of the headers: they are the keys of a signer.
+    instead: Option<Secret>,
     /// Of which version these lines are.
     lines: Mutex<(u64, Secret)>,
     /// The latest version with which something was sent; 0 if nothing ever was.
@@ -177,9 +184,18 @@ impl From<Secret> for Fields {
 impl Fields {
     /// Those of headers that change.
     pub fn changing(shared: Arc<Changing>) -> Fields {
+        Fields::of(shared, None)
+    }
+
+    /// These lines, for requests that a signer signs with what `shared` has: they wait for that, and ask for it again.
+    pub fn signed(shared: Arc<Changing>, lines: Secret) -> Fields {
+        Fields::of(shared, Some(lines))
+    }
+
+    fn of(shared: Arc<Changing>, instead: Option<Secret>) -> Fields {
         let lines = Mutex::new((u64::MAX, Secret::new(String::new())));
         let (accepted, refusals) = (AtomicU64::new(0), Mutex::default());
-        Fields(Lines::Changing(Box::new(Own { shared, lines, accepted, refusals })))
+        Fields(Lines::Changing(Box::new(Own { shared, instead, lines, accepted, refusals })))
     }
 
     /// Calls a function with the present lines of a client at this address, and their version: 0 if they never change.
@@ -193,6 +209,9 @@ impl Fields {
             let state = own.shared.state();
             (state.version, state.headers.clone())
         };
+        if let Some(lines) = &own.instead {
+            return write(lines.reveal(), version);
+        }
         let mut lines = own.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.0 != version {
             *lines = (version, request_fields(address, &headers)?);
@@ -252,6 +271,12 @@ impl Fields {
         let is_refusal = head.status == 401 || head.status == 403 && !head.is_throttling();
         is_refusal && head.sent_with > 0 && own.asks_again(Instant::now(), head.status, head.sent_with, target)
     }
+
+    /// The same for an answer that says in its body that they have expired.
+    pub fn asks_as_expired(&self, head: &Head, target: &[u8]) -> bool {
+        let Lines::Changing(own) = &self.0 else { return false };
+        head.sent_with > 0 && own.asks_again(Instant::now(), 401, head.sent_with, target)
+    }
 }
 
 /// How the header lines begin that every request has.
@@ -263,6 +288,9 @@ impl Own {
         let accepted = self.accepted.load(Relaxed);
         if sent_with < state.version {
             return true;
+        }
+        if state.closed {
+            return false;
         }
         if state.holds {
             state.refused |= status == 401;

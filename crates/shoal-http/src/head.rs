@@ -40,7 +40,7 @@ pub struct Wants {
     pub fields: Arc<[Arc<str>]>,
     /// Bodies as they were sent, whatever encoding they are said to have.
     pub verbatim: bool,
-    /// The times that [`Head::last_modified`] and [`Head::is_of_another_time`] tell of.
+    /// The times that [`Head::last_modified`], [`Head::date`] and the like tell of.
     pub times: bool,
     /// A proxy passes the answers on, and may send its own. A connection sets this itself.
     pub is_forwarded: bool,
@@ -105,14 +105,26 @@ type Kept = Vec<(Arc<str>, Box<[u8]>)>;
 /// A date in the form that services must send (RFC 9110, 5.6.7). Other forms are ignored.
 type Date = [u8; 29];
 
+fn time(date: &Date) -> Option<SystemTime> {
+    httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()
+}
+
 impl Head {
     /// When the object was last modified, if that was so long before this answer that every later change has another
     /// time: dates have whole seconds (RFC 9110, 8.8.2.2).
     pub fn last_modified(&self) -> Option<SystemTime> {
-        let time = |date: Option<Date>| httpdate::parse_http_date(std::str::from_utf8(&date?).ok()?).ok();
-        let rare = self.rare.as_ref()?;
-        let (modified, sent) = (time(rare.modified)?, time(rare.sent)?);
+        let (modified, sent) = (self.says_modified()?, self.date()?);
         sent.duration_since(modified).is_ok_and(|age| age >= SETTLED).then_some(modified)
+    }
+
+    /// The value of `Last-Modified`.
+    pub fn says_modified(&self) -> Option<SystemTime> {
+        time(self.rare(|rare| rare.modified.as_ref())?)
+    }
+
+    /// When the answer was sent, by its server's clock.
+    pub fn date(&self) -> Option<SystemTime> {
+        time(self.rare(|rare| rare.sent.as_ref())?)
     }
 
     /// Whether `Last-Modified` is another time than this.

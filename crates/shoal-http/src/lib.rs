@@ -80,4 +80,4 @@ pub use request::{send, send_current};
 pub use request_handler::{Next, Plan, RequestHandler};
 pub use tls::Tls;
 pub use unproven::{Doubt, Passed};
-pub use url::{Address, Secret, decode, encode_name, split_host, without_password};
+pub use url::{Address, Secret, base64, decode, encode_name, split_host, without_password};

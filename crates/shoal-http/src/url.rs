@@ -186,7 +186,8 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-fn base64(plain: &[u8]) -> String {
+/// These bytes in base64, with padding.
+pub fn base64(plain: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for group in plain.chunks(3) {

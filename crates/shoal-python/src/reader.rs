@@ -270,7 +270,7 @@ impl Reader {
     pub fn check_streams(&self, py: Python<'_>) -> PyResult<()> {
         let begun = self.flow.get().is_some_and(|flow| flow.headers.is_some());
         if begun || self.recipe().as_ref().is_some_and(|recipe| recipe.headers.is_some()) {
-            let why = "objects cannot be passed on as an Arrow stream if a function or program gives the headers";
+            let why = "objects cannot be passed on as an Arrow stream if a function or program gives headers or keys";
             return Err(config_error(py, why, Some("iterate over batches()")));
         }
         Ok(())
@@ -353,6 +353,7 @@ impl Reader {
             bytes: CHUNK_BYTES,
             apart: true,
             utf8_names: false,
+            any_name: source.properties().has_keys && read.checksum.is_none(), // a manifest is of a copy
             ordered: read.order == Order::Source,
             piece: read.chunk_size,
         };

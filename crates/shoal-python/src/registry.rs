@@ -17,13 +17,13 @@ use shoal_engine::fs::is_there;
 use shoal_engine::option::{Opt, Options};
 use shoal_engine::sink::Sink;
 use shoal_engine::source::Source;
-use shoal_engine::source::{HttpOptions, without_password};
+use shoal_engine::source::without_password;
 use shoal_engine::{Error, Kind, TransferOptions};
 
-use crate::credentials::{self, Headers};
+use crate::credentials::Headers;
 use crate::options::{take, values};
 use crate::sink::{Directory, Null, Parquet};
-use crate::source::{Archives, Files, ParquetRows, Service, UrlList};
+use crate::source::{Archives, Bucket, Files, ParquetRows, Service, UrlList};
 
 /// The sources.
 pub const SOURCES: &[SourceKind] = &[
@@ -32,6 +32,7 @@ pub const SOURCES: &[SourceKind] = &[
     SourceKind::of::<Archives>(),
     SourceKind::of::<UrlList>(),
     SourceKind::of::<ParquetRows>(),
+    SourceKind::of::<Bucket>(),
 ];
 
 /// The destinations.
@@ -54,9 +55,9 @@ pub trait SourceForm: Described {
     /// Opens it. `ordered`: objects are wanted in the order of the source.
     fn open(what: What, options: Self::Options, ordered: bool) -> Result<Arc<dyn Source>, Error>;
 
-    /// How it uses the network, if it does.
-    fn network(_: &mut Self::Options) -> Option<&mut HttpOptions> {
-        None
+    /// Completes what the run needs to know of how it uses the network, if it does. Returns what gives headers or keys.
+    fn prepare(_: &Bound<'_, PyDict>, _: &mut Self::Options, _: &mut TransferOptions) -> PyResult<Option<Headers>> {
+        Ok(None)
     }
 }
 
@@ -114,11 +115,7 @@ impl SourceKind {
             checked: checked::<T::Options>,
             open: |what, given, run, ordered| {
                 let mut options: T::Options = take(given)?;
-                let mut headers = None;
-                if let Some(network) = T::network(&mut options) {
-                    (run.max_retries, run.retry_timeout) = (network.max_retries, network.retry_timeout);
-                    headers = credentials::prepare(given, network)?;
-                }
+                let headers = T::prepare(given, &mut options, run)?;
                 Ok((Box::new(move || T::open(what, options, ordered)), headers))
             },
         }
@@ -166,10 +163,10 @@ pub fn source_named(text: &OsString) -> Result<&'static SourceKind, Error> {
             None => kind.function == Files::FUNCTION,
         })
     };
-    refuse_elsewhere("source", text)?;
+    refuse_elsewhere(SOURCE, text)?;
     named(scheme(text.as_bytes())).filter(|_| !text.is_empty()).ok_or_else(|| {
         let written: Vec<&str> = SOURCES.iter().map(|kind| kind.written).filter(|form| !form.is_empty()).collect();
-        unknown("source", text, &written)
+        unknown(SOURCE, text, &written)
     })
 }
 
@@ -185,12 +182,33 @@ pub fn sink_named(text: &OsString) -> Result<&'static SinkKind, Error> {
     })
 }
 
+/// What a source is called in messages.
+const SOURCE: &str = "source";
+
 /// Schemes of other programs.
 const MACHINES: [&str; 8] = ["rsync", "ssh", "sftp", "scp", "ftp", "ftps", "smb", "nfs"];
-const STORES: [&str; 13] = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "r2", "b2", "swift", "hf", "hdfs"];
+/// Schemes of stores, and what to write instead.
+const STORES: [(&[&str], &str); 6] = [
+    (
+        &["s3"],
+        "shoal cannot write into a bucket yet: copy into a directory, and upload that with the store's own program",
+    ),
+    (&["s3a", "s3n"], "write s3://BUCKET/PREFIX"),
+    (
+        &["gs", "gcs"],
+        "write s3://BUCKET/PREFIX with `endpoint=\"https://storage.googleapis.com\"`: with an HMAC key, that store answers as S3 does",
+    ),
+    (
+        &["r2"],
+        "write s3://BUCKET/PREFIX with `endpoint=\"https://ACCOUNT.r2.cloudflarestorage.com\"` and `region=\"auto\"`",
+    ),
+    (&["b2"], "write s3://BUCKET/PREFIX with `endpoint=\"https://s3.REGION.backblazeb2.com\"` and `region=\"REGION\"`"),
+    (
+        &["az", "abfs", "abfss", "adl", "swift", "hf", "hdfs"],
+        "shoal does not know this store: mount it and use its path, or pass a list of the URLs of its objects",
+    ),
+];
 const OF_MACHINE: &str = "mount what is on the other machine and use its path; or run `shoal serve DIR` there, and copy from http://HOST:PORT";
-const OF_STORE: &str =
-    "object stores are not supported yet: mount the bucket and use its path, or pass a list of the URLs of its objects";
 
 /// What other programs take for the address of a machine, a store or a service would be a path here. A path that exists is one.
 ///
@@ -201,7 +219,7 @@ fn refuse_elsewhere(what: &str, text: &OsString) -> Result<(), Error> {
     // The user of an address without a scheme is a part of it.
     let shown = if shown.contains("://") { without_password(&shown) } else { shown.into_owned() };
     let shown = escape(shown.as_bytes());
-    match elsewhere(text.as_bytes()) {
+    match elsewhere(what, text.as_bytes()) {
         Some(hint) if !is_there(Path::new(text)) => {
             let hint = format!("{}; for a path of this name, ./{shown}", hint.replace("ADDRESS", &shown));
             Err(Error::new(Kind::Config, format!("not a valid {what}")).on(&shown).hint(hint))
@@ -211,18 +229,19 @@ fn refuse_elsewhere(what: &str, text: &OsString) -> Result<(), Error> {
 }
 
 /// What to use instead of an address of another program.
-fn elsewhere(text: &[u8]) -> Option<&'static str> {
+fn elsewhere(what: &str, text: &[u8]) -> Option<&'static str> {
     let first = text.split(|&byte| byte == b'/').next()?;
     let (host, rest) = text.split_at(first.iter().position(|&byte| byte == b':')?);
     let (word, rest) = (scheme(text).unwrap_or_default().to_ascii_lowercase(), &rest[1..]);
-    let ours = SOURCES.iter().flat_map(|kind| kind.schemes).chain(SINKS.iter().flat_map(|kind| kind.schemes));
+    let sources = SOURCES.iter().filter(|_| what == SOURCE).flat_map(|kind| kind.schemes);
+    let ours = sources.chain(SINKS.iter().flat_map(|kind| kind.schemes));
+    let store = || STORES.iter().find(|(schemes, _)| schemes.contains(&&*word)).map(|(_, hint)| *hint);
     let is_host = std::str::from_utf8(host).is_ok_and(|host| host == "localhost" || host.parse::<Ipv4Addr>().is_ok());
     let port = rest.split(|&byte| byte == b'/').next()?;
     match () {
         () if ours.into_iter().any(|known| *known == word) => None,
         () if rest.starts_with(b"//") && MACHINES.contains(&&*word) => Some(OF_MACHINE),
-        () if rest.starts_with(b"//") && STORES.contains(&&*word) => Some(OF_STORE),
-        () if rest.starts_with(b"//") => None,
+        () if rest.starts_with(b"//") => store(),
         () if is_host && !port.is_empty() && port.iter().all(u8::is_ascii_digit) => Some("use http://ADDRESS"),
         () if host.contains(&b'@') || matches!(rest.first(), None | Some(b'/' | b'~')) => Some(OF_MACHINE),
         () => None,

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use shoal_engine::source::HttpOptions;
-use shoal_engine::source::Source;
 use shoal_engine::source::archive::{self, ArchiveOptions, ArchivesFrom, FormatsIn};
 use shoal_engine::source::files::{self, FilesFrom, FilesOptions};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::urls::{self, Format, Lines, UrlsOptions};
+use shoal_engine::source::{ConnectionOptions, HttpOptions, Source};
 use shoal_engine::{Error, Kind, TransferOptions};
 use shoal_parquet::source::ParquetSource;
 use shoal_parquet::urls::ParquetUrls;
+use shoal_s3::{S3, S3Options};
 
-use crate::credentials::Headers;
+use crate::credentials::{self, Headers};
 use crate::errors::run_error;
 use crate::options::NoOptions;
 use crate::registry::{Described, SOURCES, SourceForm, What, source_named};
@@ -56,6 +56,16 @@ pub fn open(
 
 fn unknown(py: Python<'_>, name: &str) -> PyErr {
     run_error(py, &Error::new(Kind::Config, format!("no source is described by {name}")))
+}
+
+fn network(given: &Bound<'_, PyDict>, http: &mut HttpOptions, run: &mut TransferOptions) -> PyResult<Option<Headers>> {
+    retries(&http.connection, run);
+    credentials::prepare(given, http)
+}
+
+/// A run retries as its source says.
+fn retries(connection: &ConnectionOptions, run: &mut TransferOptions) {
+    (run.max_retries, run.retry_timeout) = (connection.max_retries, connection.retry_timeout);
 }
 
 /// The text of a source that is one.
@@ -109,8 +119,12 @@ impl SourceForm for Service {
         Ok(Arc::new(ListGet::new(&text(what)?.to_string_lossy(), options)?))
     }
 
-    fn network(options: &mut ListGetOptions) -> Option<&mut HttpOptions> {
-        Some(&mut options.http)
+    fn prepare(
+        given: &Bound<'_, PyDict>,
+        options: &mut ListGetOptions,
+        run: &mut TransferOptions,
+    ) -> PyResult<Option<Headers>> {
+        network(given, &mut options.http, run)
     }
 }
 
@@ -192,8 +206,12 @@ impl SourceForm for UrlList {
         Ok(Arc::new(urls::Urls::new(list, options)?))
     }
 
-    fn network(options: &mut UrlsOptions) -> Option<&mut HttpOptions> {
-        Some(&mut options.http)
+    fn prepare(
+        given: &Bound<'_, PyDict>,
+        options: &mut UrlsOptions,
+        run: &mut TransferOptions,
+    ) -> PyResult<Option<Headers>> {
+        network(given, &mut options.http, run)
     }
 }
 
@@ -211,5 +229,30 @@ impl SourceForm for ParquetRows {
     fn open(what: What, _: NoOptions, _: bool) -> Result<Arc<dyn Source>, Error> {
         let text = text(what)?;
         Ok(Arc::new(ParquetSource::new(Path::new(after(&text, "parquet").unwrap_or(&text)))?))
+    }
+}
+
+/// A bucket of an object store.
+pub struct Bucket;
+
+impl Described for Bucket {
+    const FUNCTION: &'static str = "s3";
+    const SCHEMES: &'static [&'static str] = &["s3"];
+    const WRITTEN: &'static str = "a bucket (s3://BUCKET/PREFIX)";
+    type Options = S3Options;
+}
+
+impl SourceForm for Bucket {
+    fn open(what: What, options: S3Options, _: bool) -> Result<Arc<dyn Source>, Error> {
+        Ok(Arc::new(S3::new(&text(what)?.to_string_lossy(), options)?))
+    }
+
+    fn prepare(
+        given: &Bound<'_, PyDict>,
+        options: &mut S3Options,
+        run: &mut TransferOptions,
+    ) -> PyResult<Option<Headers>> {
+        retries(&options.connection, run);
+        credentials::of_store(given, options)
     }
 }

@@ -18,9 +18,10 @@ ERRORS = "Errors and resuming"
 SPEED = "Speed"
 OUTPUT = "Output"
 SERVICES = "Services"
+STORES = "Object stores"
 URLS = "Lists of URLs"
 ARCHIVES = "Archives"
-GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, URLS, ARCHIVES)
+GROUPS = (SOURCE, DESTINATION, ERRORS, SPEED, OUTPUT, SERVICES, STORES, URLS, ARCHIVES)
 FIRST_COLUMN = 30  # characters: the longest flag with its value
 
 # Flags of other programs, or of this one in the past, and what to type here: in every command, and in each.
@@ -51,6 +52,9 @@ ELSEWHERE = {
         "-H": "use --header",
         "-P": "progress is shown, and the same command resumes; for more objects at once, use --workers",
         **dict.fromkeys(("-O", "-d", "-o"), _LAST),
+        "--no-sign-request": "use --anonymous",
+        "--endpoint-url": "use --endpoint",
+        "--request-payer": "use --requester-pays",
         "-i": "use --urls if the source is a list of URLs; files are replaced only with --overwrite always",
         "-t": f"{_LAST}; modification times are kept without a flag",
         "-x": "use --exclude to leave out names; --per-host limits the connections to a host",
@@ -175,7 +179,7 @@ class Command(Hinting):
         super().__init__(*given, **more)
         self._later = later
         if later:
-            what = f"Show every option: also {' and '.join(later).lower()}."
+            what = f"Show every option, also of {later[0].lower()} and others."
             self.params.append(
                 Option(
                     ["--help-all"],

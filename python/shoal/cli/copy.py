@@ -10,7 +10,7 @@ import shoal
 from shoal._options import DESCRIBED
 from shoal.cli import _exit, _options
 from shoal.cli._display import Display
-from shoal.cli._groups import ARCHIVES, SERVICES, URLS, Command, Usage
+from shoal.cli._groups import ARCHIVES, SERVICES, STORES, URLS, Command, Usage
 
 EXAMPLES = """\b
 Examples:
@@ -20,6 +20,7 @@ Examples:
   shoal copy photos/ backup/ --include '**/*.jpg'       some of them
   shoal copy 'zip:downloads/*.zip' out/                 the entries of archives; see also shoal unzip
   shoal copy http://files.local:8080 parquet:out/      one row each, in Parquet files: for tiny objects
+  shoal copy s3://films/frames frames/                 a bucket, with the keys of the AWS command line; see --help-all
   shoal copy --urls list.txt out/                      a URL on each line, or NAME<TAB>URL; any number of hosts
   shoal copy http://files.local:8080 null:             discard everything: how fast is the source?
   shoal copy http://api.example/v1 out/ --list-path /names --get-path '/raw/{name}' \\
@@ -31,7 +32,7 @@ Examples:
 @click.command(
     "copy",
     cls=Command,
-    later=(SERVICES, URLS, ARCHIVES),
+    later=(SERVICES, STORES, URLS, ARCHIVES),
     short_help="Copy every object of a source into a directory; resumes.",
     epilog=EXAMPLES,
 )
@@ -55,8 +56,8 @@ def command(
 ) -> int:
     """Copy every object of SRC into DST.
 
-    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
-    the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
+    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, a bucket (`s3://BUCKET/PREFIX`),
+    archives (`zip:GLOB`, `tar:GLOB`), or the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
     DST is a directory, which is created if it does not exist; `parquet:DIR`, which packs the objects as rows of Parquet
     files in DIR; or `null:`, which discards everything.
 

@@ -13,7 +13,7 @@ from shoal._options import SOURCES
 from shoal.cli import _display, _exit, _options
 from shoal.cli._checksums import each_checksum
 from shoal.cli._display import Display
-from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, URLS, Command
+from shoal.cli._groups import ARCHIVES, OUTPUT, SERVICES, STORES, URLS, Command
 
 EXAMPLES = """\b
 Examples:
@@ -29,7 +29,7 @@ Examples:
 @click.command(
     "read",
     cls=Command,
-    later=(SERVICES, URLS, ARCHIVES),
+    later=(SERVICES, STORES, URLS, ARCHIVES),
     short_help="Read everything and count it; print checksums on request.",
     epilog=EXAMPLES,
 )
@@ -57,8 +57,8 @@ def command(
 ) -> int:
     """Read every object of SRC and discard it, to count, to measure, or to make a manifest.
 
-    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, archives (`zip:GLOB`, `tar:GLOB`), or
-    the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
+    SRC is a directory, a file, a glob in quotes, the URL of a list/get service, a bucket (`s3://BUCKET/PREFIX`),
+    archives (`zip:GLOB`, `tar:GLOB`), or the rows of Parquet files (`parquet:DIR`); with --urls, a list of URLs.
     Nothing is written. An object that cannot be read does not stop the others: it is printed with its reason, and
     the exit code is 1.
 

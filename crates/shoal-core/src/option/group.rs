@@ -6,5 +6,6 @@ pub const DESTINATION: &str = "Destination";
 pub const ERRORS: &str = "Errors and resuming";
 pub const SPEED: &str = "Speed";
 pub const SERVICES: &str = "Services";
+pub const STORES: &str = "Object stores";
 pub const URLS: &str = "Lists of URLs";
 pub const ARCHIVES: &str = "Archives";

@@ -271,7 +271,14 @@ macro_rules! options {
                         || $crate::option::Setting::given(&{ let value: $type = $default; value }),
                     )
                 },)*
-            ], $( <$part_type as $crate::option::Options>::TABLES[0] )?];
+            ], $(
+                <$part_type as $crate::option::Options>::TABLES[0],
+                // Also those of a struct in that; no struct is deeper.
+                match <$part_type as $crate::option::Options>::TABLES {
+                    [_, further, ..] => further,
+                    _ => &[],
+                },
+            )?];
 
             fn set(&mut self, name: &str, named: &str, value: &$crate::option::Value) -> $crate::Result<()> {
                 let Some(option) = Self::TABLES[0].iter().find(|option| option.name == name) else {

@@ -131,6 +131,8 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()
     };
     listing.report_to(&shared.findings);
     let (had_objects, compare) = (known.had_objects, known.compare);
+    // What is before it was proven to be there: that nothing follows is no sign of a source that is gone.
+    let continues = known.cursor.is_some() && !compare;
     let listed = list_pages(runtime, shared, &mut *listing, known);
     let end = listing.end();
     // Once a copy was finished, its pattern may match nothing any more: old logs are removed.
@@ -142,7 +144,7 @@ fn list_from(runtime: &Runtime, shared: &Arc<Shared>, known: Known) -> Result<()
         true => Ok(()),
         false if shared.cancel.is_raised() || !had_objects => Ok(()),
         false if compare && (is_expected || trusted) => Err(Stopped::Changed),
-        false if is_expected || trusted => Ok(()),
+        false if is_expected || trusted || continues => Ok(()),
         false => {
             let why = "the source is empty now, but had objects before: it may not be mounted";
             Err(Error::new(Kind::JournalMismatch, why)

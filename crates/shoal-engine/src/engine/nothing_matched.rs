@@ -15,7 +15,7 @@ pub(crate) fn nothing_matched(
     pattern: Option<&str>,
 ) -> Option<Error> {
     let why = match pattern {
-        Some(pattern) if total.listed == 0 => format!("no file matches \"{pattern}\""),
+        Some(pattern) if total.listed == 0 => format!("nothing matches \"{pattern}\""),
         _ if total.listed == 0 || total.listed > skips.not_admitted() => return None,
         _ => left_out(total, skips, options)?,
     };
@@ -58,7 +58,7 @@ fn hint(skips: &Skips, options: &TransferOptions, pattern: Option<&str>) -> Vec<
         hints.push("`exclude` is applied after `include`: what matches both is left out");
     } else if skips.of(Reason::Filtered) == 0 && skips.of(Reason::Link) > 0 {
         hints.push("`follow_links=True` copies what links lead to");
-    } else if pattern.is_some_and(|pattern| !pattern.contains("**")) {
+    } else if pattern.is_some_and(|pattern| pattern.contains('*') && !pattern.contains("**")) {
         hints.push("`*` does not match `/`: `**/` before it looks in all directories below");
     }
     hints
@@ -77,7 +77,7 @@ mod tests {
             nothing_matched(&total, &skips, &options, pattern).map(|error| error.why().to_owned())
         };
         assert_eq!(judge(0, &[], None), None, "an empty directory");
-        assert_eq!(judge(0, &[], Some("a/*.jpg")).as_deref(), Some("no file matches \"a/*.jpg\""));
+        assert_eq!(judge(0, &[], Some("a/*.jpg")).as_deref(), Some("nothing matches \"a/*.jpg\""));
         assert_eq!(judge(2, &[(Reason::Directory, 2)], None), None, "empty directories were made");
         for settled in [Reason::Duplicate, Reason::Vanished, Reason::Unchanged, Reason::Edited] {
             assert_eq!(judge(2, &[(Reason::Filtered, 1), (settled, 1)], None), None, "{settled:?} was admitted");

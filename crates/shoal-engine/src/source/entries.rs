@@ -94,6 +94,9 @@ pub enum Skip {
     Duplicate,
     /// It is not an object, but for example a link, a device or a pipe, as the reason says.
     NoObject(Reason),
+    /// It is an object without bytes whose name ends in a slash: a sink of files makes a directory of it, and others get
+    /// the object.
+    Marker,
     /// It is a directory. With `make` the sink creates it (`Writer::directory`), since no object below it does.
     Directory {
         /// It is empty.
@@ -107,7 +110,7 @@ impl Skip {
         match self {
             Skip::Duplicate => Reason::Duplicate,
             Skip::NoObject(reason) => reason,
-            Skip::Directory { .. } => Reason::Directory,
+            Skip::Marker | Skip::Directory { .. } => Reason::Directory,
         }
     }
 }

@@ -4,16 +4,16 @@
 //! Not here: the client (`shoal-http`), which statuses are refused and why (`list_get/refusal.rs`, `urls/refusal.rs`).
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use globset::GlobMatcher;
 use shoal_http::{
-    Address, CONDITION, Doubt, Fields, Head, Passed, Pipeline, PipelinePolicy, Plan, Proxies, Remarks, Wants,
-    request_fields,
+    Address, CONDITION, Client, Doubt, Fields, Head, Passed, Pipeline, PipelinePolicy, Plan, Proxies, Remarks, Tls,
+    Wants, request_fields,
 };
 
 use super::suffix::{self, Encoding, Form};
-use super::{Body, Decode, HttpOptions, Job, Lane, Limits, Written};
+use super::{Body, ConnectionOptions, Decode, HttpOptions, Job, Lane, Limits, Written};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectMeta, Payload};
@@ -49,11 +49,53 @@ pub(super) fn depth(limits: Limits, pipelining: &PipelinePolicy) -> usize {
     if limits.is_ending && !pipelining.works() { 1 } else { limits.depth }
 }
 
+/// How hosts are reached, for all clients of a source.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    options: ConnectionOptions,
+    tls: Arc<Tls>,
+    proxies: Arc<Proxies>,
+}
+
+impl Reach {
+    /// # Errors
+    /// [`Kind::Config`] for certificates that cannot be read, and for a proxy that cannot be used.
+    pub fn new(options: &ConnectionOptions) -> Result<Reach> {
+        let tls = Arc::new(Tls::new(options.ca_file.clone(), options.insecure));
+        if options.ca_file.is_some() {
+            tls.prepare()?;
+        }
+        Ok(Reach { options: options.clone(), tls, proxies: proxies(options)? })
+    }
+
+    /// A client of the service at this address, which sends these header lines.
+    ///
+    /// # Errors
+    /// As [`Reach::new`].
+    pub fn client(&self, address: Address, fields: Fields) -> Result<Client> {
+        if address.secure {
+            self.tls.prepare()?;
+        }
+        Ok(Client {
+            timeout: self.options.timeout.max(Duration::from_millis(1)),
+            connect_timeout: self.options.connect_timeout.max(Duration::from_millis(1)),
+            proxies: self.proxies.clone(),
+            proxy: self.proxies.of(&address)?,
+            tls: self.tls.clone(),
+            ..Client::new(address, fields)
+        })
+    }
+
+    /// What the report must say before anything is sent.
+    pub fn note(&self) -> Option<String> {
+        let insecure =
+            "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
+        self.options.insecure.then(|| insecure.to_owned())
+    }
+}
+
 /// The proxies of the user.
-///
-/// # Errors
-/// [`Kind::Config`] if the option is not a proxy.
-pub(super) fn proxies(options: &HttpOptions) -> Result<Arc<Proxies>> {
+fn proxies(options: &ConnectionOptions) -> Result<Arc<Proxies>> {
     // Bytes that are no text make it the URL of no proxy, and are not passed over.
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     Proxies::new(options.proxy.as_deref(), variable, options.retry_timeout).map(Arc::new)
@@ -61,8 +103,8 @@ pub(super) fn proxies(options: &HttpOptions) -> Result<Arc<Proxies>> {
 
 /// Whether requests to an address are pipelined. A proxy that gets whole URLs may spread the requests of one connection over
 /// several, and no check of a few objects shows that it keeps their order: only ids do.
-pub(super) fn pipelining(options: &HttpOptions, address: &Address, proxy: bool, remarks: &Remarks) -> PipelinePolicy {
-    let is_forwarded = proxy && !address.secure;
+pub(super) fn pipelining(options: &HttpOptions, client: &Client, remarks: &Remarks) -> PipelinePolicy {
+    let is_forwarded = client.proxy.is_some() && !client.address.secure;
     PipelinePolicy::new(match options.pipeline {
         Pipeline::Depth(_) if is_forwarded => {
             remarks.forwarded();
@@ -187,7 +229,7 @@ pub(super) fn not_modified(lane: &dyn Lane, job: &Job, head: &Head) -> Option<Pl
 }
 
 /// Settles an object that has not changed. Returns it with an error if it is not there any more.
-pub(super) fn unchanged(lane: &dyn Lane, job: Job) -> Option<(Job, Error)> {
+pub fn unchanged(lane: &dyn Lane, job: Job) -> Option<(Job, Error)> {
     let kept = lane.kept(&job);
     lane.is_there(job, &mut |_| kept.clone()).map(|job| (job, untrue()))
 }
@@ -198,12 +240,12 @@ fn untrue() -> Error {
 }
 
 /// Writes an object that came in one piece.
-pub(super) fn whole(lane: &dyn Lane, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
+pub fn whole(lane: &dyn Lane, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
     lane.whole(job, &meta(lane, head, Some(body.len() as u64)), Payload::Borrowed(body))
 }
 
 /// Begins to write an object that comes in pieces.
-pub(super) async fn begin(lane: &dyn Lane, job: &Job, head: &Head) -> Result<Body> {
+pub async fn begin(lane: &dyn Lane, job: &Job, head: &Head) -> Result<Body> {
     lane.begin(job, &meta(lane, head, head.size())).await
 }
 
@@ -224,7 +266,7 @@ fn is_tag(tag: &&str) -> bool {
 }
 
 /// Takes back an object that may be wrong.
-pub(super) fn withdraw(lane: &dyn Lane, passed: Passed<Written>, doubt: Doubt) {
+pub fn withdraw(lane: &dyn Lane, passed: Passed<Written>, doubt: Doubt) {
     let why = match doubt {
         Doubt::Overlong => "the answer was longer than announced, which was detected after the object was written",
         Doubt::Ahead => {

@@ -87,21 +87,11 @@ crate::options! {
         /// if not. `"always"` decodes all; `"never"` keeps all as they were sent.
         decode: Decode = Decode::Auto, "What to decode; auto = not .gz and the like.", metavar: Some("auto|never|always"),
             binds: true, group: SERVICES;
-        /// A PEM file of certificates that are trusted in addition to those of the machine.
-        ca_file: Option<PathBuf> = None, "Trust these certificates too.", metavar: Some("PEM"), group: SERVICES;
-        /// Accept any certificate. Others on the network can then read and change everything, including headers; the
-        /// report says so.
-        insecure: bool = false, "Accept any certificate: others can read and change data.", group: SERVICES;
         /// Other hosts (`"host"` or `"host:port"`) to which redirects and the URLs of next pages are followed, without your
         /// headers. By default a redirect of a service is followed only to the same scheme, host and port, and one of a public host of a list to
         /// any public host.
         allow_host: Vec<String> = Vec::new(), "Follow redirects to this host, without the headers.",
             metavar: Some("HOST[:PORT]"), group: SERVICES;
-        /// The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default the variables
-        /// `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"` uses no proxy.
-        /// `no_proxy` applies always.
-        proxy: Option<String> = None, "Send requests through this proxy; none = no proxy.", metavar: Some("URL|none"),
-            secret: true, group: SERVICES;
         /// Whether to send requests before the earlier answers have arrived (HTTP pipelining). `"auto"`: only if each
         /// answer echoes its request's `Shoal-Request-Id`, as `shoal serve` does, so that answers cannot be mixed up. A
         /// number from 2 to 256: that many requests on one connection also without ids. shoal first compares at least 16
@@ -110,6 +100,29 @@ crate::options! {
         /// ids.
         pipeline: Pipeline = Pipeline::Auto, "Pipelined requests on a connection.", metavar: Some("auto|off|N"),
             range: Some(DEPTHS), group: SERVICES;
+    }
+    with { connection: ConnectionOptions }
+    and {
+        /// Headers that are not known yet, and may change. They replace `headers`.
+        changing: Option<Arc<Changing>> = None;
+        /// What the file of `netrc` has: hosts, and a value of `Authorization` for each.
+        logins: Vec<(String, Secret)> = Vec::new();
+    }
+}
+
+crate::options! {
+    /// How a host is reached.
+    pub struct ConnectionOptions {
+        /// A PEM file of certificates that are trusted in addition to those of the machine.
+        ca_file: Option<PathBuf> = None, "Trust these certificates too.", metavar: Some("PEM"), group: SERVICES;
+        /// Accept any certificate. Others on the network can then read and change everything, including headers; the
+        /// report says so.
+        insecure: bool = false, "Accept any certificate: others can read and change data.", group: SERVICES;
+        /// The proxy for all requests: `"http://HOST:PORT"`, or with `USER:PASSWORD@` before the host. By default the variables
+        /// `http_proxy`, `https_proxy` and `all_proxy` apply, but never for this machine itself. `"none"` uses no proxy.
+        /// `no_proxy` applies always.
+        proxy: Option<String> = None, "Send requests through this proxy; none = no proxy.", metavar: Some("URL|none"),
+            secret: true, group: SERVICES;
         /// Seconds without a byte from the host after which a request has failed.
         timeout: Duration = Duration::from_secs(30), "Fail a request after this long without data.",
             metavar: Some("SECONDS"), group: SERVICES;
@@ -122,11 +135,5 @@ crate::options! {
         /// Seconds for which to retry one object, and for which a host may be unavailable.
         retry_timeout: Duration = RETRY_TIMEOUT, "Retry one object, or a host, for this long.",
             metavar: Some("SECONDS"), group: SERVICES;
-    }
-    and {
-        /// Headers that are not known yet, and may change. They replace `headers`.
-        changing: Option<Arc<Changing>> = None;
-        /// What the file of `netrc` has: hosts, and a value of `Authorization` for each.
-        logins: Vec<(String, Secret)> = Vec::new();
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Entries, Entry, LocalFuture};
+use super::{Entries, Entry, Known, LocalFuture};
 use crate::error::{Error, HostId, Result};
 use crate::key::ObjectKey;
 use crate::object::{Fingerprint, ObjectMeta, ObjectWriter, Payload};
@@ -38,6 +38,11 @@ impl Job {
     /// What the source needs to fetch it besides (`Entries::request`).
     pub fn request(&self) -> &[u8] {
         self.entries.request(self.index)
+    }
+
+    /// What the listing knows of it.
+    pub fn known(&self) -> Known {
+        self.entries.known(self.index)
     }
 
     /// Whether it has failed before. Then it is better requested alone.

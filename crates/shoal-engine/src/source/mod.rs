@@ -13,10 +13,11 @@
 //! - A source passes names on unchanged. The lane validates them; an unsafe name never becomes a job.
 
 pub mod archive;
+mod connections;
 mod entries;
 pub mod file_cursor;
 pub mod files;
-mod http_objects;
+pub mod http_objects;
 mod http_options;
 pub mod ids;
 mod in_pieces;
@@ -60,8 +61,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A future that stays on its lane.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+pub use self::connections::Connections;
 pub use self::entries::{Entries, Entry, Known, Skip, Unlisted};
-pub use self::http_options::{Decode, HttpOptions, Netrc};
+pub use self::http_options::{ConnectionOptions, Decode, HttpOptions, Netrc};
 pub use self::in_pieces::in_pieces;
 pub use self::lane::{Body, Hangs, Job, JobId, Lane, Limits, Take, Written};
 pub(crate) use self::lane::{BodyClock, Counted, Later, Was};
@@ -96,6 +98,8 @@ pub struct SourceProperties {
     pub twice: Twice,
     /// Copies of its objects usually keep their times.
     pub has_times: bool,
+    /// Its names are keys of a store and no paths, so that a program that reads them gets any.
+    pub has_keys: bool,
     /// How a resumed listing checks that the part before its cursor is still what was committed.
     pub behind: Behind,
     /// The largest useful number of lanes, if the source knows it. With one, objects are taken in the order of the
@@ -127,6 +131,7 @@ impl Default for SourceProperties {
             in_turn: false,
             twice: Twice::SameObject,
             has_times: false,
+            has_keys: false,
             behind: Behind::Trusted,
             lanes_max: None,
             many_hosts: false,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use shoal_engine::TransferOptions;
 use shoal_engine::options::Workers;
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::source::HttpOptions;
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
+use shoal_engine::source::{ConnectionOptions, HttpOptions};
 use shoal_engine::transfer::{Outcome, Transfer};
 
 /// One request.
@@ -104,7 +104,8 @@ pub fn bytes(size: usize) -> Vec<u8> {
 /// Time-outs that a test can wait for.
 pub fn quick() -> ListGetOptions {
     let timeout = Duration::from_millis(300);
-    let http = HttpOptions { timeout, connect_timeout: timeout, ..HttpOptions::default() };
+    let connection = ConnectionOptions { timeout, connect_timeout: timeout, ..ConnectionOptions::default() };
+    let http = HttpOptions { connection, ..HttpOptions::default() };
     ListGetOptions { http, ..ListGetOptions::default() }
 }
 

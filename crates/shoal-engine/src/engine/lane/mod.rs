@@ -369,7 +369,8 @@ impl Lane for Handle {
     }
 
     fn keeps_times(&self) -> bool {
-        self.0.shared.options.keep_times == Some(true)
+        let shared = &self.0.shared;
+        shared.options.keep_times.unwrap_or_else(|| shared.source.properties().has_times)
     }
 
     fn keeps_metadata(&self) -> bool {

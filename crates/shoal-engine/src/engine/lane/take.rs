@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::super::lane_partition::LanePartition;
 use super::super::progress::add;
 use super::{FILES_WAIT, LaneState};
-use crate::error::{Class, Error, HostId, Kind, Side};
+use crate::error::{Class, Error, HostId, Kind, Result, Side};
 use crate::hosts::{DESTINATION, Gate, PROBE_MIN, Verdict};
 use crate::key::ObjectKey;
 use crate::report::Reason;
@@ -120,15 +120,14 @@ impl LaneState {
     pub(super) fn job_of_waiting(&self, number: u32, index: u32, gate: Gate) -> Option<Job> {
         let mut slots = self.slots.open.borrow_mut();
         let slot = slots[number as usize].as_mut()?;
-        let name = match self.shared.sink.admit(slot.entries.get(index).name) {
-            Ok(name) => name,
+        let (name, directory) = match self.form(&slot.entries.get(index)) {
+            Ok(form) => form,
             Err(error) => {
                 self.shared.cancel.fail(error.into_kind(Kind::Internal).of_sink()); // it was admitted before
                 return None;
             }
         };
         slot.waiting -= 1;
-        let directory = is_directory(slot.entries.get(index).skip);
         slot.in_flight += u32::from(!directory);
         if directory {
             let host = slot.host(index);
@@ -356,23 +355,31 @@ impl LaneState {
         self.close_if_settled(number);
     }
 
-    fn admit(&self, &Entry { name: raw, skip, unlisted, .. }: &Entry<'_>) -> Admit {
-        let lists_directory = matches!(skip, Some(Skip::Directory { .. }));
-        let admits = match unlisted {
-            None => self.shared.filter.admits(raw, lists_directory),
-            Some(unlisted) => self.shared.filter.may_admit(unlisted, raw),
+    fn admit(&self, entry: &Entry<'_>) -> Admit {
+        let lists_directory = matches!(entry.skip, Some(Skip::Directory { .. }));
+        let admits = match entry.unlisted {
+            None => self.shared.filter.admits(entry.name, lists_directory),
+            Some(unlisted) => self.shared.filter.may_admit(unlisted, entry.name),
         };
-        let directory = is_directory(skip);
-        match skip {
+        match entry.skip {
             // Whatever it is: that it is left out was asked for.
             _ if !admits => return Admit::Skip(Reason::Filtered),
-            Some(skip) if !directory => return Admit::Skip(skip.reason()),
-            _ => {}
+            None | Some(Skip::Marker | Skip::Directory { make: true }) => {}
+            Some(skip) => return Admit::Skip(skip.reason()),
         }
-        match self.shared.sink.admit(raw) {
-            Ok(name) if directory => Admit::Make(name),
-            Ok(name) => Admit::Fetch(name),
+        match self.form(entry) {
+            Ok((name, true)) => Admit::Make(name),
+            Ok((name, false)) => Admit::Fetch(name),
             Err(error) => Admit::Refuse(error),
+        }
+    }
+
+    /// What the sink calls an entry, and whether it is a directory there.
+    fn form(&self, entry: &Entry<'_>) -> Result<(ObjectKey, bool)> {
+        let directory = matches!(entry.skip, Some(Skip::Directory { .. }));
+        match (self.shared.sink.admit(entry.name), entry.skip, entry.name.strip_suffix(b"/")) {
+            (Err(_), Some(Skip::Marker), Some(name)) => Ok((self.shared.sink.admit(name)?, true)),
+            (name, ..) => Ok((name?, directory)),
         }
     }
 }
@@ -396,11 +403,6 @@ enum Next {
     More,
     /// Nothing can be taken from it now.
     Nothing,
-}
-
-/// Whether an entry is a directory that the sink is to have.
-fn is_directory(skip: Option<Skip>) -> bool {
-    matches!(skip, Some(Skip::Directory { make: true }))
 }
 
 enum Admit {

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 use super::{Flush, Flushed, Place, Sealed, Sink, SinkProperties, SinkState, Start, Started, Wake, Writer};
 use crate::error::{Error, Kind, Result};
+use crate::key::ObjectKey;
+use crate::name::Name;
 use crate::poison::ignore_poison;
 
 pub use chunk::{Buffer, Chunk};
@@ -55,6 +57,8 @@ pub struct Deliver {
     pub apart: bool,
     /// Names that are not UTF-8 are failures.
     pub utf8_names: bool,
+    /// Names may be any bytes; else only safe paths.
+    pub any_name: bool,
     /// Deliver objects in the order of the listing.
     pub ordered: bool,
     /// Deliver longer objects in pieces of this many bytes, one after the other.
@@ -347,6 +351,10 @@ impl Sink for DeliverSink {
 
     fn journal_dir(&self) -> Option<PathBuf> {
         None
+    }
+
+    fn admit(&self, raw: &[u8]) -> Result<ObjectKey> {
+        if self.0.options.any_name { ObjectKey::of_bytes(raw) } else { Name::parse(raw).map(ObjectKey::from) }
     }
 
     fn start(&self, _start: &Start, _state: &dyn SinkState) -> Result<Started> {

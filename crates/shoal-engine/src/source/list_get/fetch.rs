@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shoal_http::{Doubt, Ending, Head, Next, Passed, Plan, RequestHandler, Wants, run_requests};
+use shoal_http::{Doubt, Head, Next, Passed, Plan, RequestHandler, Wants};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 use super::Service;
 use super::cut::Names;
@@ -16,8 +15,10 @@ use super::refusal::refusal;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::partition::Partition;
-use crate::source::http_objects::{self, connections_wanted};
-use crate::source::{Body, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, Unlisted, WHOLE_MAX, Written};
+use crate::source::http_objects;
+use crate::source::{
+    Body, Connections, Entries, Entry, Fetcher, Job, Lane, LocalFuture, Take, Unlisted, WHOLE_MAX, Written,
+};
 
 /// The fetcher of one lane.
 pub(super) struct Fetch {
@@ -42,141 +43,110 @@ impl Fetcher for Fetch {
         Box::pin(async move { names })
     }
 
-    /// Keeps as many connections at work as the lane allows; more are started and some end as that changes.
     fn run(&self, lane: Rc<dyn Lane>) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let crew = Rc::new(Crew::new(lane.clone(), self.findings.clone()));
-            let mut connections = JoinSet::new();
-            loop {
-                while crew.running.get() < crew.wanted(&self.service) && !crew.stopped.get() {
-                    crew.running.set(crew.running.get() + 1);
-                    let (service, crew) = (self.service.clone(), crew.clone());
-                    connections.spawn_local(async move {
-                        let jobs =
-                            Jobs { service: &service, crew: &crew, held_up: Cell::new(false), page: Cell::new(None) };
-                        let ending = run_requests(&service.client, &jobs).await;
-                        crew.running.set(crew.running.get() - 1);
-                        ending.end().await;
-                    });
-                }
-                tokio::select! {
-                    ended = connections.join_next() => match ended {
-                        Some(Err(failed)) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-                        Some(_) => {}
-                        None if crew.stopped.get() => {
-                            crew.release(None);
-                            return Ok(());
-                        }
-                        None => {}
-                    },
-                    () = lane.wake(), if !crew.stopped.get() => {}
-                    () = crew.doubted.notified() => crew.check(&self.service).await,
-                }
-            }
+            let service = &self.service;
+            let connections = Rc::new(Connections::new(lane, self.findings.clone()));
+            let held =
+                Rc::new(Held { connections: connections.clone(), held: RefCell::default(), doubted: Notify::new() });
+            let jobs = || Jobs {
+                service: service.clone(),
+                connections: connections.clone(),
+                held: held.clone(),
+                held_up: Cell::new(false),
+                page: Cell::new(None),
+            };
+            let check = async || held.check(service).await;
+            connections.run(service, |service| &service.client, jobs, check).await;
+            held.release(None);
+            Ok(())
         })
     }
 }
 
-/// What the connections of a lane share.
-struct Crew {
-    lane: Rc<dyn Lane>,
-    findings: Arc<Findings>,
-    running: Cell<usize>,
-    stopped: Cell<bool>,
-    /// Answers that are not believed until it is known what the service now answers for others (`doubt.rs`).
-    held: RefCell<Vec<Held>>,
+/// Answers of a lane that are not believed until it is known what the service now answers for others (`doubt.rs`).
+struct Held {
+    connections: Rc<Connections>,
+    held: RefCell<Vec<HeldAnswer>>,
     doubted: Notify,
 }
 
-struct Held {
+struct HeldAnswer {
     job: Job,
     suspicion: Suspicion,
     /// What the service said, or is said of a page. A page that may be the object is asked for once more instead.
     error: Option<Error>,
 }
 
-impl Crew {
-    fn new(lane: Rc<dyn Lane>, findings: Arc<Findings>) -> Crew {
-        let (running, stopped) = (Cell::new(0), Cell::new(false));
-        Crew { lane, findings, running, stopped, held: RefCell::default(), doubted: Notify::new() }
-    }
-
+impl Held {
     fn hold(&self, job: Job, suspicion: Suspicion, error: Option<Error>) {
-        self.held.borrow_mut().push(Held { job, suspicion, error });
+        self.held.borrow_mut().push(HeldAnswer { job, suspicion, error });
         self.doubted.notify_one();
     }
 
-    /// Finds out what is to be thought of what is held.
+    /// Waits for an answer to hold, and finds out what is to be thought of it.
     async fn check(&self, service: &Service) {
+        self.doubted.notified().await;
         let first = self.held.borrow().first().map(|held| (held.suspicion, Box::from(held.job.entry().locator)));
         if let Some((suspicion, name)) = first {
             let name: Box<[u8]> = name;
-            self.release(service.doubt.check(service, &self.findings, suspicion, &name).await);
+            self.release(service.doubt.check(service, &self.connections.findings, suspicion, &name).await);
         }
     }
 
     /// Believes what is held; or, with an error, stops the run, and none of it has happened.
     fn release(&self, mut stop: Option<Error>) {
-        let stopping = stop.is_some() || self.stopped.get();
+        let (lane, stopping) = (&self.connections.lane, stop.is_some() || self.connections.are_stopped());
         for held in self.held.take() {
             match (stop.take(), held.error) {
-                (Some(stop), _) => self.lane.failed(held.job, stop),
-                (None, Some(error)) if !stopping => self.lane.failed(held.job, error),
-                (None, _) => self.lane.requeued(held.job),
+                (Some(stop), _) => lane.failed(held.job, stop),
+                (None, Some(error)) if !stopping => lane.failed(held.job, error),
+                (None, _) => lane.requeued(held.job),
             }
         }
     }
-
-    /// Connections that what may be in flight takes. Asked before every job, so the run learns the depth at once.
-    fn wanted(&self, service: &Service) -> usize {
-        let (limits, pipelining) = (self.lane.limits(), &service.client.pipelining);
-        self.findings.report_depth(pipelining.proven_depth(usize::MAX));
-        connections_wanted(limits, pipelining)
-    }
 }
 
-struct Jobs<'a> {
-    service: &'a Service,
-    crew: &'a Crew,
+struct Jobs {
+    service: Arc<Service>,
+    connections: Rc<Connections>,
+    held: Rc<Held>,
     /// Nothing is requested until new headers have come.
     held_up: Cell<bool>,
     /// The answer with the head that came last is held back; and whether it is no object, if the service still gives any.
     page: Cell<Option<(Suspicion, bool)>>,
 }
 
-impl RequestHandler for Jobs<'_> {
+impl RequestHandler for Jobs {
     type Job = Job;
     type Body = Body;
     type Written = Written;
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
-        if self.crew.running.get() > self.crew.wanted(self.service) {
-            return Next::Stop; // one connection too many since the limit was lowered
+        if self.connections.are_too_many(&self.service.client) {
+            return Next::Stop;
         }
         self.held_up.set(!self.service.client.fields.is_ready());
         if self.held_up.get() {
             return Next::Wait;
         }
         loop {
-            match self.crew.lane.take() {
+            match self.connections.take() {
                 Take::Job(job) if job.entry().unlisted.is_some() => {
                     let error = left_out(job.entry().unlisted, job.request());
-                    self.crew.lane.failed(job, error);
+                    self.connections.lane.failed(job, error);
                 }
                 Take::Job(job) => return Next::Job(job),
                 Take::Wait => return Next::Wait,
-                Take::Stop => {
-                    self.crew.stopped.set(true);
-                    return Next::Stop;
-                }
+                Take::Stop => return Next::Stop,
             }
         }
     }
 
     async fn wake(&self) {
         tokio::select! {
-            () = self.crew.lane.wake() => {}
+            () = self.connections.lane.wake() => {}
             Ok(()) = self.service.client.fields.ready(), if self.held_up.get() => {}
         }
     }
@@ -186,7 +156,7 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn condition(&self, job: &Job, out: &mut Vec<u8>) {
-        http_objects::push_condition(&*self.crew.lane, job, out);
+        http_objects::push_condition(&*self.connections.lane, job, out);
     }
 
     fn is_as_sent(&self, job: &Job, head: &Head) -> bool {
@@ -199,7 +169,7 @@ impl RequestHandler for Jobs<'_> {
 
     fn head(&self, job: &Job, head: &Head) -> Plan {
         self.page.set(None);
-        if let Some(plan) = http_objects::not_modified(&*self.crew.lane, job, head) {
+        if let Some(plan) = http_objects::not_modified(&*self.connections.lane, job, head) {
             return plan;
         }
         if self.service.client.fields.asks_again(head, job.entry().locator) {
@@ -218,7 +188,7 @@ impl RequestHandler for Jobs<'_> {
                 return Plan::Refuse(Error::new(Kind::UnexpectedType, why).hint(hint));
             }
         }
-        match refusal(self.service, head, || form_of(job.entry())) {
+        match refusal(&self.service, head, || form_of(job.entry())) {
             None => match self.service.doubt.came(|| job.entry(), head) {
                 Came::Object => Plan::Keep,
                 _ if self.service.expect_type.is_some() => Plan::Keep,
@@ -233,11 +203,11 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn whole(&self, job: Job, head: &Head, body: &[u8]) -> Option<Written> {
-        http_objects::whole(&*self.crew.lane, job, head, body)
+        http_objects::whole(&*self.connections.lane, job, head, body)
     }
 
     async fn begin(&self, job: &Job, head: &Head) -> Result<Body> {
-        http_objects::begin(&*self.crew.lane, job, head).await
+        http_objects::begin(&*self.connections.lane, job, head).await
     }
 
     fn piece(&self, body: &mut Body, piece: &[u8]) -> Result<()> {
@@ -245,31 +215,31 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn finished(&self, job: Job, body: Body, result: Result<()>) -> Option<Written> {
-        self.crew.lane.finished(job, body, result)
+        self.connections.lane.finished(job, body, result)
     }
 
     fn doubted(&self, passed: Passed<Written>, doubt: Doubt) {
-        http_objects::withdraw(&*self.crew.lane, passed, doubt);
+        http_objects::withdraw(&*self.connections.lane, passed, doubt);
     }
 
     fn unchanged(&self, job: Job) {
-        if let Some((job, error)) = http_objects::unchanged(&*self.crew.lane, job) {
-            self.crew.lane.failed(job, error);
+        if let Some((job, error)) = http_objects::unchanged(&*self.connections.lane, job) {
+            self.connections.lane.failed(job, error);
         }
     }
 
     fn failed(&self, job: Job, error: Error) {
         match self.page.take() {
-            Some((suspicion, is_page)) => self.crew.hold(job, suspicion, is_page.then_some(error)),
+            Some((suspicion, is_page)) => self.held.hold(job, suspicion, is_page.then_some(error)),
             None => match self.service.doubt.refused(&error) {
-                Some(refused) => self.crew.hold(job, refused, Some(error)),
-                None => self.crew.lane.failed(job, error),
+                Some(refused) => self.held.hold(job, refused, Some(error)),
+                None => self.connections.lane.failed(job, error),
             },
         }
     }
 
     fn requeued(&self, job: Job) {
-        self.crew.lane.requeued(job);
+        self.connections.lane.requeued(job);
     }
 
     fn is_alone(&self, job: &Job) -> bool {
@@ -281,28 +251,32 @@ impl RequestHandler for Jobs<'_> {
     }
 
     fn depth(&self) -> usize {
-        let limits = self.crew.lane.limits();
+        let limits = self.connections.lane.limits();
         http_objects::depth(limits, &self.service.client.pipelining)
     }
 
     fn wasted(&self, bytes: u64) {
-        self.crew.lane.wasted(bytes);
+        self.connections.lane.wasted(bytes);
     }
 
     fn note(&self, text: &str) {
-        self.crew.lane.note(text);
+        self.connections.lane.note(text);
     }
 
     fn wants(&self) -> Wants {
-        http_objects::wants(self.service.expect_type.as_ref(), self.service.options.http.decode, Some(&*self.crew.lane))
+        http_objects::wants(
+            self.service.expect_type.as_ref(),
+            self.service.options.http.decode,
+            Some(&*self.connections.lane),
+        )
     }
 
     fn findings(&self) -> &Arc<Findings> {
-        &self.crew.findings
+        &self.connections.findings
     }
 
     fn stalled(&self) -> Duration {
-        self.crew.lane.stalled()
+        self.connections.lane.stalled()
     }
 }
 

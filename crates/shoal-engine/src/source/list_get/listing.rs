@@ -375,8 +375,8 @@ fn no_listing(address: &Address) -> &'static str {
     let host = address.host.to_ascii_lowercase();
     let last = address.base.rsplit('/').next().unwrap_or_default();
     if BUCKETS.iter().any(|domain| host.ends_with(domain)) {
-        "this host has buckets, and object stores are not supported yet: mount the bucket and use its path, or pass a list \
-        of the URLs of its objects"
+        "this host has buckets: write s3://BUCKET/PREFIX, with `endpoint` if it is not AWS; or pass a list of the URLs of \
+        its objects"
     } else if last.contains('.') {
         "set its path with `list_path`; if this is the URL of one file, `--urls` or `shoal.urls(…)` copies a list with it"
     } else {

@@ -24,12 +24,12 @@ mod page;
 mod refusal;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use shoal_http::{Address, AllowedHost, Client, Remarks, Tls, encode_name};
+use shoal_http::{Address, AllowedHost, Client, encode_name};
 
 use self::cut::LocalName;
 pub use self::options::{ListFormat, ListGetOptions, PageForm};
+use super::http_objects::Reach;
 use super::{Behind, Fetcher, Listing, Source, SourceProperties, http_objects};
 use crate::display::escape;
 use crate::error::{Error, Kind, Result};
@@ -39,6 +39,7 @@ use crate::partition::{Cursor, Partition};
 /// What the listing and all fetchers share.
 struct Service {
     client: Client,
+    reach: Reach,
     options: ListGetOptions,
     /// Parts of `get_path` before and after `{name}`.
     get_path: (String, String),
@@ -69,7 +70,7 @@ impl ListGet {
         options.check()?;
         let mut address = Address::parse(url)?;
         let options = if options.index { options.of_index()? } else { options };
-        let proxies = http_objects::proxies(&options.http)?;
+        let reach = Reach::new(&options.http.connection)?;
         let config = |what: &str, why: &str| Error::new(Kind::Config, why).on(&escape(what.as_bytes()));
         let once = |(_, after): &(&str, &str)| !after.contains("{name}");
         let Some((before, after)) = options.get_path.split_once("{name}").filter(once) else {
@@ -83,25 +84,12 @@ impl ListGet {
         let get_path = (format!("{}{before}", address.base), after.to_owned());
         let expect_type = http_objects::types(options.http.expect_type.as_deref())?;
         let local_name = LocalName::parse(&options.name)?;
-        let tls = Arc::new(Tls::new(options.http.ca_file.clone(), options.http.insecure));
-        if address.secure || options.http.ca_file.is_some() {
-            tls.prepare()?;
-        }
         let fields = http_objects::fields(&mut address, &options.http)?;
-        let (proxy, remarks) = (proxies.of(&address)?, Remarks::default());
-        let client = Client {
-            timeout: options.http.timeout.max(Duration::from_millis(1)),
-            connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
-            proxies,
-            tls,
-            allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
-            pipelining: http_objects::pipelining(&options.http, &address, proxy.is_some(), &remarks),
-            proxy,
-            remarks: Arc::new(remarks),
-            ..Client::new(address, fields)
-        };
+        let mut client = reach.client(address, fields)?;
+        client.allowed = options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?;
+        client.pipelining = http_objects::pipelining(&options.http, &client, &client.remarks);
         let doubt = doubt::Doubt::default();
-        Ok(ListGet(Arc::new(Service { client, options, get_path, expect_type, local_name, doubt })))
+        Ok(ListGet(Arc::new(Service { client, reach, options, get_path, expect_type, local_name, doubt })))
     }
 }
 
@@ -169,9 +157,7 @@ impl Source for ListGet {
     }
 
     fn notes(&self) -> Vec<String> {
-        let insecure =
-            "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
-        self.0.options.http.insecure.then(|| insecure.to_owned()).into_iter().collect()
+        self.0.reach.note().into_iter().collect()
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use shoal_http::{Address, AllowedHost, Attempts, Client, Proxies, Refuses, Remarks, Tls, check_headers};
+use shoal_http::{Address, AllowedHost, Attempts, Client, Refuses, Remarks, check_headers};
 use tokio::sync::Notify;
 
 use super::UrlsOptions;
@@ -14,7 +14,7 @@ use super::by_host::ByHost;
 use crate::error::{HostId, Kind, Result};
 use crate::hosts::{Patience, Targets, Time};
 use crate::poison::ignore_poison;
-use crate::source::http_objects;
+use crate::source::http_objects::{self, Reach};
 
 /// Hosts that are kept before those without work are forgotten.
 const KEPT_MAX: usize = 4096;
@@ -26,8 +26,7 @@ const CROWDED: Duration = Duration::from_secs(1);
 pub(super) struct Hosts {
     options: UrlsOptions,
     allowed: Vec<AllowedHost>,
-    tls: Arc<Tls>,
-    proxies: Arc<Proxies>,
+    pub reach: Reach,
     pub remarks: Arc<Remarks>,
     /// Those to which redirects lead.
     targets: Arc<Targets>,
@@ -45,19 +44,14 @@ impl Hosts {
     /// # Errors
     /// [`Kind::Config`] for a header or host that is not valid, and for certificates that cannot be read.
     pub fn new(options: &UrlsOptions) -> Result<Hosts> {
-        let tls = Arc::new(Tls::new(options.http.ca_file.clone(), options.http.insecure));
-        if options.http.ca_file.is_some() {
-            tls.prepare()?;
-        }
         check_headers(&options.http.headers)?;
         Ok(Hosts {
             options: options.clone(),
             allowed: options.http.allow_host.iter().map(|host| AllowedHost::parse(host)).collect::<Result<_>>()?,
-            tls,
-            proxies: http_objects::proxies(&options.http)?,
+            reach: Reach::new(&options.http.connection)?,
             remarks: Arc::default(),
-            targets: Arc::new(Targets::new(options.http.retry_timeout)),
-            patience: Patience::new(options.http.timeout, options.http.connect_timeout),
+            targets: Arc::new(Targets::new(options.http.connection.retry_timeout)),
+            patience: Patience::new(options.http.connection.timeout, options.http.connection.connect_timeout),
             began: Instant::now(),
             sites: Mutex::default(),
             lanes: AtomicUsize::new(0),
@@ -131,26 +125,18 @@ impl Hosts {
     fn new_client(&self, site: &Site, url: &Url<'_>) -> Result<Client> {
         let options = &self.options;
         let mut address = Address::parse(&url.service()).map_err(|error| error.into_kind(Kind::BadAnswer))?;
-        let proxy = self.proxies.of(&address)?;
-        if address.secure {
-            self.tls.prepare()?;
-        }
         let fields = http_objects::fields(&mut address, &options.http)?;
+        let client = self.reach.client(address, fields)?;
         Ok(Client {
-            timeout: options.http.timeout.max(Duration::from_millis(1)),
-            connect_timeout: options.http.connect_timeout.max(Duration::from_millis(1)),
-            proxies: self.proxies.clone(),
             attempts: site.attempts.clone(),
-            tls: self.tls.clone(),
             leaves: true,
             // What the list names is the user's choice, and may be private.
             refuses: Refuses::LinkLocal,
             allowed: self.allowed.clone(),
-            pipelining: http_objects::pipelining(&options.http, &address, proxy.is_some(), &self.remarks),
-            proxy,
+            pipelining: http_objects::pipelining(&options.http, &client, &self.remarks),
             targets: Some(self.targets.clone()),
             remarks: self.remarks.clone(),
-            ..Client::new(address, fields)
+            ..client
         })
     }
 }

@@ -189,10 +189,7 @@ impl Source for Urls {
     }
 
     fn notes(&self) -> Vec<String> {
-        let insecure =
-            "`insecure=True`: no certificate was checked; any machine on the way can read and change everything";
-        let insecure = self.0.options.http.insecure.then(|| insecure.to_owned());
-        self.0.list.notes().into_iter().chain(insecure).collect()
+        self.0.list.notes().into_iter().chain(self.0.hosts.reach.note()).collect()
     }
 
     fn remarks(&self) -> Vec<String> {
