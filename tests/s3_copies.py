@@ -1,6 +1,6 @@
 """What tests of object stores have in common: naming a store, and asking rows of what arrived.
 
-Not here: the stores (`servers/s3_store.py`, `s3_real.py`), copies whose failures are recorded (`url_copies.py`).
+Not here: the stores (`servers/s3_store.py`, `s3_real.py`), copies that record their failures (`url_copies.py`).
 """
 
 from __future__ import annotations

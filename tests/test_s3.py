@@ -1,4 +1,4 @@
-"""Objects of an S3 store: which of them, with whose key, and what becomes of those that cannot be had.
+"""Objects of an S3 store: which of them, with which key, and what becomes of those that cannot be had.
 
 Not here: lists that lie (`hostile/test_s3_lists.py`), odd keys (`test_s3_odd_keys.py`), credentials that change
 (`test_s3_credentials.py`), real stores (`test_s3_stores.py`).
@@ -36,7 +36,7 @@ NAMES = {name.removeprefix("p/"): data for name, data in OBJECTS.items()}
 
 
 def reflected(polynomial: int, bits: int, data: bytes) -> int:
-    """Returns a CRC whose polynomial is written backwards, as slowly as it is defined."""
+    """Returns a CRC for a polynomial that is written backwards, as slowly as it is defined."""
     full = (1 << bits) - 1
     crc = full
     for byte in data:

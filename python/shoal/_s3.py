@@ -7,7 +7,7 @@ needs no requests is looked at. Not here: when a run asks for keys again (the en
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal._errors import ConfigError, CredentialsError
@@ -45,7 +45,7 @@ class Fixed:
 
 
 class _Function:
-    """The user's function, whose keys are checked."""
+    """The user's function. Its keys are checked."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
@@ -224,12 +224,12 @@ def _plain(profile: str | None, *, needed: bool) -> tuple[dict[str, Any], Callab
     if not needed:
         return settings, None
 
-    def keys(get: Callable[[str], str | None], names: tuple[str, str, str]) -> Keys | None:
+    def keys(get: Callable[[str], str | None], names: Sequence[str]) -> Keys | None:
         parts = {part: get(name) or "" for part, name in zip(PARTS, names, strict=True)}
         return parts if parts["access_key"] and parts["secret_key"] else None
 
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-    variables = None if profile else keys(of, tuple(map(str.upper, names)))  # type: ignore[arg-type]
+    variables = None if profile else keys(of, [name.upper() for name in names])
     if own := variables or keys(found.get, names):
         return settings, Fixed(own)
     dynamic = next((key for key in DYNAMIC if key in found), None)

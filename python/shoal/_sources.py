@@ -215,7 +215,7 @@ def s3(
             profile, else AWS.
         region: The region in which the bucket is. By default, AWS is asked for it; for other stores, the environment or
             the profile says it, or it is `"us-east-1"`.
-        profile: The profile of the AWS configuration files whose credentials and settings are used.
+        profile: The profile of the AWS configuration files that has the credentials and settings.
         anonymous: Send no credentials: for public buckets.
         requester_pays: Agree to pay for the requests and the transfer, which the owner of the bucket may demand.
         addressing: How requests name the bucket: in the `"path"`, or in the name of the host (`"virtual"`). `"auto"` is

@@ -268,6 +268,24 @@ def test_a_run_is_resumed_although_all_keys_that_it_listed_last_were_removed(
     assert rows(place) == objects
 
 
+def test_a_bucket_that_is_empty_when_a_run_is_resumed_is_an_error_and_loses_nothing(
+    shoal_command: Shoal, s3_store: MakeStore
+) -> None:
+    objects = {f"{number:05}": b"%d" % number for number in range(PLACE + 500)}
+    store = s3_store(objects)
+    store.on_object(f"{PLACE + 450:05}", faults.cut_head(0, "hold"))
+    place = killed(shoal_command, store, PLACE)
+    for name in objects:
+        store.remove(name)
+    command = ["copy", f"s3://{store.bucket}", f"parquet:{place}", *flags(store), *KILLED]
+    empty = shoal_command.run(*command)
+    assert (empty.code, "nothing is there any more" in empty.stderr) == (3, True), empty
+    for name, data in objects.items():
+        store.put(name, data)
+    assert shoal_command.run(*command).code == 0
+    assert rows(place) == objects
+
+
 def test_a_change_between_two_runs_loses_nothing(shoal_command: Shoal, s3_store: MakeStore) -> None:
     objects = numbered(1_000)
     store = s3_store(objects, page_size=50)

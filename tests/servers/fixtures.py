@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def s3_store(aws: pytest.MonkeyPatch) -> Iterator[MakeStore]:
     """Makes object stores, running; their key is in the environment."""
     with ExitStack() as stack:
 
-        def make(objects: Mapping[str, bytes], **how: object) -> S3Store:
-            return stack.enter_context(S3Store(dict(objects), **how))  # type: ignore[arg-type]
+        def make(objects: Mapping[str, bytes], **how: Any) -> S3Store:
+            return stack.enter_context(S3Store(dict(objects), **how))
 
         yield make

@@ -24,7 +24,7 @@ def changed(change: Callable[[Page], None]) -> Fault:
 
 
 def spoiled(spoil: Callable[[bytes], bytes]) -> Fault:
-    """The right page, whose XML is then spoiled."""
+    """The right page, with XML that is then spoiled."""
 
     async def fault(exchange: Exchange) -> None:
         assert isinstance(exchange.server, S3Store)
@@ -43,7 +43,7 @@ def with_token(token: str | None) -> Fault:
 
 
 def empty_once() -> Fault:
-    """A page without keys whose token, a good one, leads to what should have stood on it."""
+    """A page without keys. Its token, a good one, leads to what should have stood on it."""
 
     def change(page: Page) -> None:
         page.truncated, page.keys = True, []

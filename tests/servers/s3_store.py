@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import formatdate
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote_plus, unquote_to_bytes
 from xml.sax.saxutils import escape
 
@@ -45,7 +45,7 @@ Encoding = Literal["url", "go", "raw", "lie"]
 
 
 class S3Request(Request):
-    """A request to a bucket, whose name is the first part of the path, or the first label of a host of `store.test`."""
+    """A request to a bucket, which the first part of the path names, or the first label of a host of `store.test`."""
 
     @cached_property
     def parts(self) -> tuple[str, str]:
@@ -264,11 +264,11 @@ class S3Store(FaultServer):
         self.keys[key.access_key] = key
         return key
 
-    def put(self, key: str, data: bytes, **about: object) -> None:
+    def put(self, key: str, data: bytes, **about: Any) -> None:
         """Stores an object, newer than what was stored under its key before."""
         before = self.about.get(key, About()) if key in self.objects else None
         self.objects[key], self._sorted = data, None
-        self.about[key] = About(**({"modified": before.modified + 60 if before else OLD} | about))  # type: ignore[arg-type]
+        self.about[key] = About(**{"modified": before.modified + 60 if before else OLD} | about)
 
     def remove(self, key: str) -> None:
         """Removes an object."""

@@ -78,7 +78,7 @@ def signing_key(secret: str, day: str, region: str) -> bytes:
 
 
 def signature(secret: str, method: str, target: str, headers: Mapping[str, str], signed: list[str], region: str) -> str:
-    """Returns the signature of a request, whose headers have names in lower case."""
+    """Returns the signature of a request. Its headers have names in lower case."""
     path, _, query = target.partition("?")
     lines = [method, encoded(unquote_to_bytes(path), "/"), canonical_query(query)]
     lines += [f"{name}:{' '.join(headers[name].split())}" for name in signed]

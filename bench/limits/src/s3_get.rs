@@ -1,4 +1,4 @@
-//! The job `s3-get`: signed GETs of the objects of `s3-store`, whose keys are computed, on one thread a core.
+//! The job `s3-get`: signed GETs of the objects of `s3-store`, with computed keys, on one thread a core.
 //!
 //! Each thread has its part of the connections and serves them in turn: it reads the answers of one, sends the next
 //! requests there, and proceeds to the next connection. While one is read, the others' answers arrive, so a read seldom

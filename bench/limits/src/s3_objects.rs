@@ -198,7 +198,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// The first number whose key fulfils what all later ones fulfil, too.
+    /// The first number with a key that fulfils what all later keys fulfil, too.
     fn first(&self, is_there: impl Fn(&[u8]) -> bool) -> u64 {
         let (mut low, mut high) = (0, self.objects);
         while low < high {

@@ -77,12 +77,8 @@ impl Fetcher for Fetch {
         Box::pin(async move {
             let Some(service) = self.service(&*lane).await else { return Ok(()) };
             let connections = Rc::new(Connections::new(lane, self.findings.clone()));
-            let jobs = || Jobs {
-                service: service.clone(),
-                connections: connections.clone(),
-                is_held_up: Cell::new(false),
-                is_again: Cell::new(false),
-            };
+            let jobs =
+                || Jobs { service: service.clone(), connections: connections.clone(), is_again: Cell::new(false) };
             connections.run(&service, |service| &service.client, jobs, std::future::pending).await;
             Ok(())
         })
@@ -92,8 +88,6 @@ impl Fetcher for Fetch {
 struct Jobs {
     service: Arc<Service>,
     connections: Rc<Connections>,
-    /// Nothing is requested until credentials have come.
-    is_held_up: Cell<bool>,
     /// The answer that came last only says that its request must be signed anew.
     is_again: Cell<bool>,
 }
@@ -148,13 +142,8 @@ impl RequestHandler for Jobs {
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
-        let client = &self.service.client;
-        if self.connections.are_too_many(client) {
-            return Next::Stop;
-        }
-        self.is_held_up.set(!client.fields.is_ready());
-        if self.is_held_up.get() {
-            return Next::Wait;
+        if let Some(instead) = self.connections.instead(&self.service.client) {
+            return instead;
         }
         loop {
             match self.connections.take() {
@@ -170,10 +159,7 @@ impl RequestHandler for Jobs {
     }
 
     async fn wake(&self) {
-        tokio::select! {
-            () = self.connections.lane.wake() => {}
-            Ok(()) = self.service.client.fields.ready(), if self.is_held_up.get() => {}
-        }
+        self.connections.wake(&self.service.client).await;
     }
 
     fn target(&self, job: &Job, out: &mut Vec<u8>) {

@@ -39,7 +39,7 @@ pub(crate) struct Pages {
     /// Objects of the partition that is not full.
     payload: Vec<u8>,
     filled: usize,
-    /// The object whose key is the address itself.
+    /// The object that has the address itself as its key.
     itself: Option<Listed>,
     /// Objects that were listed, and of these the ones that are selected. An earlier session counts as one.
     listed: u64,
@@ -194,6 +194,11 @@ impl Pages {
             if self.filled == PARTITION_MAX {
                 self.cut();
             }
+        }
+        if self.next.is_none() && self.before.is_some() && self.keys.last.is_empty() {
+            let why = "nothing is there any more, and objects were listed before the interruption";
+            let hint = "is it the right bucket? if it was emptied on purpose, use `resume=\"restart\"`";
+            return Err(Error::new(Kind::Listing, why).on(&self.store.shown()).hint(hint));
         }
         if self.next.is_none() && self.filled > 0 {
             self.cut();

@@ -37,7 +37,7 @@ shoal_engine::options! {
         /// The region in which the bucket is. By default, AWS is asked for it; for other stores, the environment or the profile
         /// says it, or it is `"us-east-1"`.
         region: Option<String> = None, "Region of the bucket.", metavar: Some("NAME"), group: STORES;
-        /// The profile of the AWS configuration files whose credentials and settings are used.
+        /// The profile of the AWS configuration files that has the credentials and settings.
         profile: Option<String> = None, "Profile of the AWS configuration.", metavar: Some("NAME"), group: STORES;
         /// Send no credentials: for public buckets.
         anonymous: bool = false, "Send no credentials, for public buckets.", group: STORES;

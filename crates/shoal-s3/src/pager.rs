@@ -75,7 +75,7 @@ impl Pager {
         Ok(Pager { asks: Some(asks), pages, thread: Some(thread) })
     }
 
-    /// Asks for a page, whose turn comes after those that were asked for before.
+    /// Asks for a page. It comes after those that were asked for before.
     pub fn ask(&self, ask: Ask) {
         // One is asked for at a time, so there is room.
         self.asks.as_ref().map(|asks| asks.try_send(ask));

@@ -163,7 +163,7 @@ impl Derived {
     }
 }
 
-/// The header lines that are signed: `Host`, and those that tell S3 what to do, whose names are in lower case.
+/// The header lines that are signed: `Host`, and those that tell S3 what to do, with names in lower case.
 fn signed(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split(|&byte| byte == b'\n').filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;

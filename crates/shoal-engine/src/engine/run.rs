@@ -118,6 +118,7 @@ impl Run {
             pass: standing.pass,
             queue: queue::Queue::new(lanes, standing.mark, writing, fetching.many_hosts),
             writing,
+            keeps_times: options.keep_times.unwrap_or(fetching.has_times),
             frontier: Mutex::new(Frontier::new(standing.frontier, standing.chain)),
             hosts: Hosts::new("the server", rules(&options, fetching.many_hosts)),
             destination: Hosts::new("the destination", rules(&options, false)),

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
     pub sink: Arc<dyn Sink>,
     pub writing: SinkProperties,
+    /// Objects get the times of their source.
+    pub keeps_times: bool,
     pub options: TransferOptions,
     /// What the listing was begun as.
     pub pass: Pass,

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use shoal_http::{Client, Ending, RequestHandler, run_requests};
+use shoal_http::{Client, Ending, Next, RequestHandler, run_requests};
 use tokio::task::JoinSet;
 
 use super::http_objects::connections_wanted;
@@ -21,17 +21,31 @@ pub struct Connections {
     pub findings: Arc<Findings>,
     running: Cell<usize>,
     stopped: Cell<bool>,
+    /// Nothing is requested until headers or keys have come.
+    held_up: Cell<bool>,
 }
 
 impl Connections {
     /// Those of this lane, none so far.
     pub fn new(lane: Rc<dyn Lane>, findings: Arc<Findings>) -> Connections {
-        Connections { lane, findings, running: Cell::new(0), stopped: Cell::new(false) }
+        Connections { lane, findings, running: Cell::new(0), stopped: Cell::new(false), held_up: Cell::new(false) }
     }
 
-    /// Whether there is one more than the lane allows, since its limit was lowered. Asked before every job.
-    pub fn are_too_many(&self, client: &Client) -> bool {
-        self.running.get() > self.wanted(client)
+    /// What a connection does instead of asking for a job, if anything. Asked before every job.
+    pub fn instead<J>(&self, client: &Client) -> Option<Next<J>> {
+        if self.running.get() > self.wanted(client) {
+            return Some(Next::Stop); // one too many since the limit was lowered
+        }
+        self.held_up.set(!client.fields.is_ready());
+        self.held_up.get().then_some(Next::Wait)
+    }
+
+    /// Resolves when there may be a job for a connection that has none.
+    pub async fn wake(&self, client: &Client) {
+        tokio::select! {
+            () = self.lane.wake() => {}
+            Ok(()) = client.fields.ready(), if self.held_up.get() => {}
+        }
     }
 
     /// The next job of the lane.

@@ -94,8 +94,8 @@ pub enum Skip {
     Duplicate,
     /// It is not an object, but for example a link, a device or a pipe, as the reason says.
     NoObject(Reason),
-    /// It is an object without bytes whose name ends in a slash: a sink of files makes a directory of it, and others get
-    /// the object.
+    /// It is an object without bytes, with a name that ends in a slash: a sink of files makes a directory of it, and
+    /// others get the object.
     Marker,
     /// It is a directory. With `make` the sink creates it (`Writer::directory`), since no object below it does.
     Directory {

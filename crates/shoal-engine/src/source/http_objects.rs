@@ -229,7 +229,7 @@ pub(super) fn not_modified(lane: &dyn Lane, job: &Job, head: &Head) -> Option<Pl
 }
 
 /// Settles an object that has not changed. Returns it with an error if it is not there any more.
-pub fn unchanged(lane: &dyn Lane, job: Job) -> Option<(Job, Error)> {
+pub(super) fn unchanged(lane: &dyn Lane, job: Job) -> Option<(Job, Error)> {
     let kept = lane.kept(&job);
     lane.is_there(job, &mut |_| kept.clone()).map(|job| (job, untrue()))
 }

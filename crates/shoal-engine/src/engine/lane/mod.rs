@@ -369,8 +369,7 @@ impl Lane for Handle {
     }
 
     fn keeps_times(&self) -> bool {
-        let shared = &self.0.shared;
-        shared.options.keep_times.unwrap_or_else(|| shared.source.properties().has_times)
+        self.0.shared.keeps_times
     }
 
     fn keeps_metadata(&self) -> bool {

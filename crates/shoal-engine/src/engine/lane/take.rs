@@ -376,10 +376,12 @@ impl LaneState {
 
     /// What the sink calls an entry, and whether it is a directory there.
     fn form(&self, entry: &Entry<'_>) -> Result<(ObjectKey, bool)> {
-        let directory = matches!(entry.skip, Some(Skip::Directory { .. }));
-        match (self.shared.sink.admit(entry.name), entry.skip, entry.name.strip_suffix(b"/")) {
-            (Err(_), Some(Skip::Marker), Some(name)) => Ok((self.shared.sink.admit(name)?, true)),
-            (name, ..) => Ok((name?, directory)),
+        let sink = &self.shared.sink;
+        match sink.admit(entry.name) {
+            Err(_) if entry.skip == Some(Skip::Marker) && entry.name.ends_with(b"/") => {
+                Ok((sink.admit(&entry.name[..entry.name.len() - 1])?, true))
+            }
+            name => Ok((name?, matches!(entry.skip, Some(Skip::Directory { .. })))),
         }
     }
 }

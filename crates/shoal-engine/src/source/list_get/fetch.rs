@@ -53,7 +53,6 @@ impl Fetcher for Fetch {
                 service: service.clone(),
                 connections: connections.clone(),
                 held: held.clone(),
-                held_up: Cell::new(false),
                 page: Cell::new(None),
             };
             let check = async || held.check(service).await;
@@ -111,8 +110,6 @@ struct Jobs {
     service: Arc<Service>,
     connections: Rc<Connections>,
     held: Rc<Held>,
-    /// Nothing is requested until new headers have come.
-    held_up: Cell<bool>,
     /// The answer with the head that came last is held back; and whether it is no object, if the service still gives any.
     page: Cell<Option<(Suspicion, bool)>>,
 }
@@ -124,12 +121,8 @@ impl RequestHandler for Jobs {
     const WHOLE_MAX: usize = WHOLE_MAX;
 
     fn next(&self) -> Next<Job> {
-        if self.connections.are_too_many(&self.service.client) {
-            return Next::Stop;
-        }
-        self.held_up.set(!self.service.client.fields.is_ready());
-        if self.held_up.get() {
-            return Next::Wait;
+        if let Some(instead) = self.connections.instead(&self.service.client) {
+            return instead;
         }
         loop {
             match self.connections.take() {
@@ -145,10 +138,7 @@ impl RequestHandler for Jobs {
     }
 
     async fn wake(&self) {
-        tokio::select! {
-            () = self.connections.lane.wake() => {}
-            Ok(()) = self.service.client.fields.ready(), if self.held_up.get() => {}
-        }
+        self.connections.wake(&self.service.client).await;
     }
 
     fn target(&self, job: &Job, out: &mut Vec<u8>) {
