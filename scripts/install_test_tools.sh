@@ -38,7 +38,7 @@ missing=()
 # program:package
 for pair in strace:strace nft:nftables ip:iproute2 nginx:nginx-light wrk:wrk curl:curl mkfs.ext4:e2fsprogs \
     mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs mount:mount fusermount3:fuse3 \
-    wget2:wget2 aria2c:aria2 unzip:unzip 7z:p7zip-full bsdtar:libarchive-tools ruby:ruby chromium:chromium; do
+    wget2:wget2 aria2c:aria2 rsync:rsync unzip:unzip 7z:p7zip-full bsdtar:libarchive-tools ruby:ruby chromium:chromium; do
     # Some of them live where only root looks.
     PATH="$PATH:/usr/sbin:/sbin" command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done

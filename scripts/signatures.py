@@ -34,19 +34,20 @@ def tables() -> dict[str, list[Option]]:
 BEGIN, END = "# scripts/signatures.py writes these lines.", "# End."
 WIDTH = 120
 NO_NETWORK = {"keep_times", "dry_run", "part", "allow_different_listings", "ignore_vanished"}
-ONLY_A_DESTINATION = {
+OF_FILES = {"exact", "hard_links", "strict_attributes"}
+ONLY_A_DESTINATION = OF_FILES | {
     *("overwrite", "keep_times", "durability", "journal", "resume", "dry_run", "allow_different_listings")
 }
 # Function -> its file, the tables of its options, and which of these it does not have, since they mean nothing there.
 FUNCTIONS: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
     "copy": ("_api.py", ("run", "tell"), set()),
     "read": ("_read.py", ("run", "read", "tell"), ONLY_A_DESTINATION | {"checksum"}),
-    "save": ("_save.py", ("encode", "run", "tell"), NO_NETWORK),
-    "unzip": ("_unzip.py", ("archives", "run", "tell"), set()),
+    "save": ("_save.py", ("encode", "run", "tell"), NO_NETWORK | OF_FILES),
+    "unzip": ("_unzip.py", ("archives", "run", "tell"), OF_FILES),
     "generate": (
         "_generate/__init__.py",
         ("encode", "run", "tell"),
-        NO_NETWORK - {"part"} | {"include", "exclude", "allow_empty", "limit_rate"},
+        NO_NETWORK - {"part"} | OF_FILES | {"include", "exclude", "allow_empty", "limit_rate"},
     ),
     "list_objects": ("_list.py", ("run",), {option["name"] for option in tables()["run"]} - {"include", "exclude"}),
     "list_get": ("_sources.py", ("list_get",), set()),

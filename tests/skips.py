@@ -28,6 +28,7 @@ PROGRAMS = {
     "mkfs.xfs": "needs mkfs.xfs",
     "nginx": "needs nginx",
     "nft": "needs .*\\bnft\\b",
+    "rsync": "needs rsync",
     "strace": "needs strace|strace is not installed",
     "unzip": "needs unzip",
     "versitygw": "needs versitygw",
@@ -52,6 +53,8 @@ def may_mount() -> bool:
 
 def expected() -> list[str]:
     """Returns patterns of the reasons that this machine gives."""
+    import ordinary_user  # which needs conftest.py, and that needs this
+
     known = ["not a format of Python's tarfile", "not reached in time: "]
     if importlib.util.find_spec("torch") is None:
         known += ["PyTorch is not installed: make test-torch", "torch is not installed"]
@@ -59,6 +62,8 @@ def expected() -> list[str]:
         known.append("root can read every directory")
     if not may_mount():
         known.extend(RIGHTS)
+    if not ordinary_user.works():
+        known.append(ordinary_user.NEEDS)
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin:{s3_real.TOOLS}:{s3_real.TOOLS}/venv/bin"
     return known + [reason for program, reason in PROGRAMS.items() if shutil.which(program, path=path) is None]
 

@@ -88,7 +88,7 @@ def test_every_way_to_resume_in_a_message_has_a_flag() -> None:
         ('copy with `resume="update"`', "copy with --update"),
         ('`resume="failed", overwrite="always"`', "--retry-failed --overwrite always"),
         ("raise `max_failures`", "raise --max-failures"),
-        ("`follow_links=True`", "--follow-links"),
+        ('`links="follow"`', "--links follow"),
         ("`keep_times=False`", "--no-keep-times"),
         ('`headers={"Authorization": "…"}`', "--header 'Authorization: …'"),
         ("`next_field=()`", "--next-field none"),

@@ -181,7 +181,7 @@ def test_a_list_of_urls_is_refused_with_what_works(tmp_path: Path) -> None:
 
 
 def test_an_option_of_a_source_points_to_where_it_belongs(tmp_path: Path) -> None:
-    for name, where in (("list_path", "list_get"), ("follow_links", "files"), ("max_ratio", "archives")):
+    for name, where in (("list_path", "list_get"), ("links", "files"), ("max_ratio", "archives")):
         given: dict[str, Any] = {name: 1}
         with pytest.raises(TypeError, match=rf"shoal\.{where}\(…, {name}=…\)"):
             package.copy("http://localhost:1", tmp_path / "out", **given)

@@ -102,6 +102,7 @@ def test_choices_are_the_same_in_python_and_on_the_command_line() -> None:
     for name, literal in (
         ("durability", _options.Durability),
         ("overwrite", _options.Overwrite),
+        ("links", _options.Links),
         ("backslashes", _options.Backslashes),
         ("decode", _options.Decode),
         ("pages", _options.PageForm),
@@ -131,7 +132,7 @@ def test_help_shows_the_defaults(shoal: Command) -> None:
         ("copy", "parts", r"cluster=shoal\.cluster\(…, parts=…\)$"),
         ("copy", "layout", 'use "parquet:DIR"$'),
         ("read", "timeout", r"shoal\.list_get\("),
-        ("list_objects", "follow_links", r"shoal\.files\("),
+        ("list_objects", "links", r"shoal\.files\("),
         ("save", "shard_size", r"shoal\.parquet\("),
         ("unzip", "shard_size", r"shoal\.parquet\("),
         ("generate", "allow_unlocked", r"shoal\.cluster\("),
@@ -331,9 +332,9 @@ def test_items_that_are_given_once_can_be_saved_anew_or_gone_on_with_only(resume
 def test_the_command_line_needs_no_function_for_what_it_describes(monkeypatch: pytest.MonkeyPatch) -> None:
     for function in ("files", "parquet"):
         monkeypatch.delattr(package, function)
-    source, _ = cli_options.source_of("tree", {"follow_links": True})
+    source, _ = cli_options.source_of("tree", {"links": "follow"})
     destination, _ = cli_options.destination_of("parquet:out", {"group_rows": 9})
-    assert _sources.source_form(source) == ("files", "tree", {"follow_links": True})
+    assert _sources.source_form(source) == ("files", "tree", {"links": "follow"})
     text, options = _destinations.destination_form(destination)
     assert (text, options["group_rows"]) == ("parquet:out", 9)
 

@@ -420,7 +420,7 @@ def test_verify_without_a_manifest_says_what_to_pass(shoal: Command, packed: Pat
     assert f"parquet:{other}" in done.stderr
     assert shoal.run("verify", f"parquet:{other}").returncode == 2
     assert shoal.run("verify", f"parquet:{packed}", "SUMS").returncode == 2
-    for flag in (["--strict"], ["--checksum", "xxh3"], ["--follow-links"]):
+    for flag in (["--strict"], ["--checksum", "xxh3"], ["--links", "follow"]):
         done = shoal.run("verify", str(packed), *flag)
         assert (done.returncode, f"{flag[0]} needs a manifest" in done.stderr) == (2, True), done
 

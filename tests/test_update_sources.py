@@ -83,7 +83,7 @@ def test_a_link_that_was_set_to_another_target_is_compared_byte_by_byte(tmp_path
     (source / "far").symlink_to(tmp_path / "current/bin/tool")
     (source / "farther").symlink_to("far")
     (source / "plain/stays").symlink_to("../../v1/conf")
-    files = package.files(source, follow_links=True)
+    files = package.files(source, links="follow")
     settle()
     count = package.copy(files, out).written
     assert package.copy(files, out, resume="update").unchanged == count

@@ -91,7 +91,7 @@ def test_values_of_two_kinds_are_never_equal() -> None:
     assert _report.Counts(**COUNTS) != _report.Counts(**{**COUNTS, "bytes": 21})
     assert _report.Counts(**COUNTS) != Other.__new__(Other)
     assert _report.Counts(**COUNTS) != tuple(COUNTS.values())
-    assert package.files("a") != package.files("a", follow_links=True)
+    assert package.files("a") != package.files("a", links="follow")
 
 
 def test_every_field_has_to_be_there_and_no_other() -> None:

@@ -18,7 +18,7 @@ def everything(source: Source, destination: Destination, workers: Workers = "aut
     urls = shoal.urls(["https://h/1", ("name", "https://h/2")], per_host=2, limit_requests=0.5, ca_file=Path("ca.pem"))
     bucket = shoal.s3("s3://b/p", region="eu-west-1", credentials=lambda: {"access_key": "a", "secret_key": "b"})
     archives = shoal.archives(["a.zip", Path("b.tar")], max_size="20GB", backslashes="separator")
-    files = shoal.files("tree", follow_links=True)
+    files = shoal.files("tree", links="follow")
     packed = shoal.parquet(Path("packed"), shard_size="64MiB", shard_age=60)
     cluster = shoal.cluster("ray", parts=64)
     assert_type(shoal.copy(source, destination, workers=workers, memory=memory, durability=durability), shoal.Report)
@@ -42,6 +42,7 @@ def everything(source: Source, destination: Destination, workers: Workers = "aut
     shoal.list_get("https://h", insecure=None)  # type: ignore[arg-type]
     shoal.urls("list", per_host="6")  # type: ignore[arg-type]
     shoal.archives("a.zip", max_entries=None)  # type: ignore[arg-type]
-    shoal.files("tree", follow_link=True)  # type: ignore[call-arg]
+    shoal.files("tree", link="follow")  # type: ignore[call-arg]
+    shoal.files("tree", links="all")  # type: ignore[arg-type]
     shoal.parquet("packed", shard_age="60")  # type: ignore[arg-type]
     shoal.read(files, order="any", overwrite="never")  # type: ignore[call-arg]

@@ -15,6 +15,7 @@ import shoal as package
 import shoal_bench
 from shoal_bench import contest, verify
 from shoal_bench.contestants import Contestant, Task
+from shoal_bench.jobs import settings
 from shoal_bench.results import Scale
 from shoal_bench.service import first_names
 from shoal_bench.settings import Settings
@@ -98,7 +99,7 @@ def test_every_program_that_is_there_copies_every_byte(key: str, tmp_path: Path)
     assert any(letter.isdigit() for letter in results.machine[key]), "its version"
 
 
-@pytest.mark.parametrize("case", COPY.CASES)
+@pytest.mark.parametrize("case", COPY.HOSTS)
 def test_a_list_of_urls_is_fetched_from_every_host_of_it(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,65 @@ def test_a_list_of_urls_may_have_a_final_sync_in_each_time(tmp_path: Path) -> No
     assert all(row.trials or row.missing for row in results.rows)
     with pytest.raises(package.ConfigError, match="no program is left"):
         shoal_bench.run("copy", case="urls", durable=True, only=["shoal-urls"], directory=tmp_path)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_directory_is_copied_by_every_program_that_is_there(durable: bool, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"case": "tree", "trials": 1, "durable": durable, "directory": tmp_path}
+    results = shoal_bench.run("copy", count=250, size=5000, **options)
+    ours = {"shoal-tree-batch"} if durable else {"shoal-tree", "shoal-tree-1"}
+    assert {row.key for row in results.rows} == {*ours, "cp", "rsync", "tar"}
+    assert {row.key: row.failed for row in results.rows if row.failed} == {}
+    assert [trial.objects for row in results.rows for trial in row.trials] == [250] * (
+        len(results.rows) - lacking(results)
+    )
+    assert all(trial.cpu > 0 for row in results.rows for trial in row.trials)
+    said = shoal_bench.table(results)
+    assert "250 files of 5,000 bytes" in said
+    assert "shoal serve" not in said
+    if lacking(results):
+        pytest.skip("; ".join(f"{row.title}: {row.missing}" for row in results.rows if row.missing))
+
+
+def lacking(results: shoal_bench.Results) -> int:
+    """How many programs are not installed."""
+    return sum(row.missing is not None for row in results.rows)
+
+
+def test_a_program_that_is_not_there_costs_its_row_of_the_tree_only(lab: Here) -> None:
+    lab.environment["PATH"] = "/nowhere"
+    listed = lab.run("bench", "copy", "--list", "--case", "tree")
+    for program in ("cp", "rsync", "tar"):
+        assert f"{program} is not installed" in listed.stdout
+    assert "shoal-tree   " in listed.stdout
+
+
+TREE_HARMS = {
+    "a wrong byte": "printf x >> {one}",
+    "another time": "touch {one}",
+    "other permissions": "chmod 600 {one}",
+    "a file too few": "rm {one}",
+}
+
+
+@pytest.mark.parametrize("what", TREE_HARMS)
+def test_a_copied_directory_that_differs_has_no_row(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(task: Task) -> list[str]:
+        harm = TREE_HARMS[what].format(one=f"{task.directory}/00000/object-000000007")
+        return ["sh", "-c", f"cp -a {task.tree}/. {task.directory} && {harm}"]
+
+    monkeypatch.setattr(COPY, "contestants", lambda: [Contestant("harmful", "harmful", "peer", command)])
+    results = shoal_bench.run("copy", case="tree", count=20, trials=1, directory=tmp_path)
+    failed = results.row("harmful").failed
+    assert failed is not None
+    assert "object-000000007" in failed
+
+
+def test_the_default_tree_has_30000_files_of_10_kb() -> None:
+    given = settings("copy", case="tree")
+    assert (given.count, given.size) == (30_000, 10_000)
+    assert settings("copy", case="tree", count=5).size == 10_000
+    assert settings("copy").size == COPY.SIZE
 
 
 def harmful(key: str, harm: str) -> Contestant:

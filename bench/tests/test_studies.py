@@ -79,6 +79,7 @@ KEYS = {
         shoal shoal-off shoal-1 shoal-batch limit curl aria2c wget2 rclone obstore wrk synchronous session threads-10
         threads-100 processes event-loop combo
         shoal-urls shoal-urls-off shoal-urls-batch curl-urls aria2c-urls wget2-urls
+        shoal-tree shoal-tree-1 shoal-tree-batch cp rsync tar
     """,
     "save": """
         shoal-generate shoal-save-numpy shoal-save-arrow shoal-generate-batch shoal-save-numpy-batch

@@ -65,6 +65,9 @@ def copy(
     exclude: str | Sequence[str] = (),
     overwrite: Overwrite = "never",
     keep_times: bool | None = None,
+    exact: bool = False,
+    hard_links: bool = False,
+    strict_attributes: bool = False,
     durability: Durability = "batch",
     journal: Path | None = None,
     resume: Resume = "auto",
@@ -109,6 +112,12 @@ def copy(
         keep_times: Set the modification time that the source has for a file, if it has one. By default for files,
             archives and buckets, not for a service. If the times of a service were kept, an update fetches only what
             has changed since.
+        exact: Copy files of this machine exactly: permissions with set-id and sticky, owner and group by number (owners
+            as root), ACLs, extended attributes and hard links. What the destination cannot hold is counted in a note.
+        hard_links: Make names of one file of this machine names of one file at the destination, too. By default each
+            becomes a file. `exact` includes it.
+        strict_attributes: Fail a file if the destination cannot hold its owner, permissions, ACL, attributes or hard
+            link.
         durability: When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of
             each file, `"none"` as soon as it is in the page cache.
         journal: Path of the journal, if it is not to be inside the destination. `"null:"` has a journal only with this.

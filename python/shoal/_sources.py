@@ -18,6 +18,7 @@ from shoal._options import (
     Backslashes,
     Decode,
     Headers,
+    Links,
     ListFormat,
     PageForm,
     Path,
@@ -362,7 +363,7 @@ def files(
     paths: Path | Iterable[Path],
     *,
     # scripts/signatures.py writes these lines.
-    follow_links: bool = False,
+    links: Links | None = None,
     # End.
 ) -> Files:
     """Describes files, for use as the source of `shoal.read` and `shoal.copy`.
@@ -373,9 +374,11 @@ def files(
         paths: A directory with all files below it, a file, a glob (`*` stops at `/`, `**` does not), or an iterable of
             paths of files, which is held in memory. The name of an object is its path below the directory, or below the
             fixed part of a glob.
-        follow_links: Follow symbolic links to files and directories. By default they are skipped and counted, like
-            devices, pipes and sockets. A link with a target that does not exist is always skipped. One with a target
-            that cannot be looked at is a failure.
+        links: What to do with symbolic links. `"copy"` copies them as links; it is the default into a directory.
+            Elsewhere the default is to read the files that links lead to, and to skip links to directories. `"inside"`
+            does the same, and a link to a file outside of the source is a failure. `"follow"` reads files and
+            directories that links lead to. `"skip"` skips links. A link that is followed and leads to nothing is a
+            failure, `"vanished"`.
 
     Returns:
         A source for `shoal.read` and `shoal.copy`.
@@ -384,8 +387,8 @@ def files(
         ConfigError: An argument is not a path.
 
     Example:
-        >>> shoal.files("photos/**/*.jpg", follow_links=True)
-        files('photos/**/*.jpg', follow_links=True)
+        >>> shoal.files("photos/**/*.jpg", links="follow")
+        files('photos/**/*.jpg', links='follow')
     """
     options = _shoal.checked("files", given(locals()))
     return Files(what=_path_texts(paths, "paths"), options=options)

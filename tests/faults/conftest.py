@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,17 +25,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a tmpfs with the options given; unmounted at the end of the test."""
+    """Mounts a tmpfs with the options given, or a ramfs; unmounted at the end of the test."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small file system")
     mounted: list[Path] = []
 
-    def mount(options: str) -> Path:
+    def mount(options: str, kind: str = "tmpfs") -> Path:
         place = tmp_path / f"mount-{len(mounted)}"
         place.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, text=True)
+        done = subprocess.run(["mount", "-t", kind, "-o", options, kind, place], capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+            pytest.skip(f"no {kind} can be mounted here: {done.stderr.strip()}")
         mounted.append(place)
         return place
 
@@ -55,3 +59,39 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Disk]]:
     for made in disks:
         made.unmount()
         made.image.unlink()
+
+
+@pytest.fixture
+def in_user_space(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system of `folding.py`; unmounted at the end of the test."""
+    # Not imported: where FUSE is missing, that fails with an error of its own.
+    if importlib.util.find_spec("mfusepy") is None:
+        pytest.skip("needs the development tools")
+    with contextlib.ExitStack() as mounted:
+        yield lambda kind: mounted.enter_context(mounted_in_user_space(kind, tmp_path))
+
+
+@contextlib.contextmanager
+def mounted_in_user_space(kind: str, base: Path) -> Iterator[Path]:
+    """Mounts a file system of `folding.py`."""
+    store, on = base / f"store-{kind}", base / kind
+    store.mkdir()
+    on.mkdir()
+    program = Path(__file__).with_name("folding.py")
+    server = subprocess.Popen([sys.executable, program, store, on, kind], stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + 10
+        while not on.is_mount() and server.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        if not on.is_mount():
+            server.kill()
+            said = server.stderr.read().strip() if server.stderr else ""
+            pytest.skip(f"no FUSE here (fuse3 or libfuse2 from apt): {said.splitlines()[-1:]}")
+        yield on
+    finally:
+        subprocess.run(["umount", "-l", on], capture_output=True)
+        try:
+            server.wait(timeout=10)
+        finally:
+            server.kill()
+            server.communicate()

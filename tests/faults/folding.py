@@ -1,6 +1,8 @@
-"""A file system that does not tell names apart by case, as on macOS and Windows: `folding.py STORE MOUNTPOINT`.
+"""File systems that lack something: `folding.py STORE MOUNTPOINT [plain]`. Runs until it is unmounted.
 
-A name keeps the case in which it was made, and `CASE` finds `case`. Runs until it is unmounted.
+The first does not tell names apart by case, as on macOS and Windows: a name keeps the case in which it was made, and
+`CASE` finds `case`. A plain one has files and directories and nothing else, as FAT: it refuses links of both kinds,
+owners, permissions and attributes.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,5 +96,28 @@ class Folding(mfusepy.Operations):  # type: ignore[misc]  # it has no types
         return {key: getattr(status, key) for key in keys}
 
 
+class Plain(Folding):
+    """The same with files and directories alone, and times in nanoseconds. Names differ in case."""
+
+    use_ns = True
+
+    def at(self, path: str) -> str:
+        return f"{self.store}{path}"
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        status = os.fstat(fh) if fh is not None else os.lstat(self.at(path))
+        times = {f"st_{key}": getattr(status, f"st_{key}_ns") for key in ("atime", "mtime", "ctime")}
+        return super().getattr(path, fh) | times
+
+    def utimens(self, path: str, times: Any = None) -> None:
+        os.utime(self.at(path), ns=times or (time.time_ns(),) * 2)
+
+    def refuse(self, *_: object) -> None:
+        raise mfusepy.FuseOSError(errno.EPERM)
+
+    symlink = link = chmod = chown = refuse  # type: ignore[assignment]
+
+
 if __name__ == "__main__":
-    mfusepy.FUSE(Folding(Path(sys.argv[1])), sys.argv[2], foreground=True, nothreads=True)
+    system = Plain if "plain" in sys.argv else Folding
+    mfusepy.FUSE(system(Path(sys.argv[1])), sys.argv[2], foreground=True, nothreads=True)

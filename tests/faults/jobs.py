@@ -1,4 +1,4 @@
-"""Kinds of jobs for tests to interrupt, with one oracle: a copy, an update, URLs, an index, a bucket, and a part.
+"""Kinds of jobs to interrupt, with one oracle: a copy, an update, URLs, an index, a bucket, a part, an exact copy.
 
 A job knows what must be at the destination in the end, and which of it the run under test has to write. A new kind is a
 function that sets it up; it then meets every fault that is parametrised by `KINDS`. Not here: jobs into `parquet:`.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import shoal as package
 from conftest import Command, Service
+from faults import exact
 from faults.runs import make_source
 from index_servers import Site
 from servers.s3_store import S3Store
@@ -40,7 +41,7 @@ class Job:
         self.private = out / ".shoal"
         self.wanted = make_source(self.source, SMALL, LARGE)
         self.before: dict[bytes, bytes] = {}  # what finished runs have left there
-        self.is_part, self.is_update = kind == "part", kind == "update"
+        self.is_part, self.is_update, self.is_exact = kind == "part", kind == "update", kind == "exact"
         self.command = SETUPS[kind](self, service, tmp_path)
         # The names that the run under test has to write.
         self.own = {name for name, data in self.wanted.items() if self.before.get(name) != data}
@@ -119,13 +120,17 @@ class Job:
         assert all(run.completed and run.total.unfinished == run.total.failed == 0 for run in status.runs)
         assert status.complete or not self.is_part
         assert list(self.private.rglob("tmp/*")) == []
-        if self.is_update:
-            report = package.copy(self.source, self.out, resume="update")
+        if self.is_exact:
+            exact.assert_equal(self.source, self.out)
+        if self.is_update or self.is_exact:
+            report = package.copy(self.source, self.out, resume="update", exact=self.is_exact)
             # A file stamped in the moment in which a session began may be of the one before, and is written once more
             # if a failed sync or a power cut ended that one.
             assert report.written < 10, report
             assert report.written + report.unchanged == len(self.wanted), report
             assert tree_of_raw_names(self.out) == self.wanted
+        if self.is_exact:
+            exact.assert_equal(self.source, self.out)
 
 
 def a_copy(job: Job, service: Service, _: Path) -> Words:
@@ -175,6 +180,13 @@ def a_part(job: Job, service: Service, _: Path) -> Words:
     return [*command, "1/2"]
 
 
+def an_exact_copy(job: Job, _: Service, __: Path) -> Words:
+    """Of a directory with links, hard links, attributes and holes, too."""
+    exact.add_every_kind(job.source)
+    job.wanted = tree_of_raw_names(job.source)
+    return ["copy", job.source, job.out, "--exact"]
+
+
 SETUPS: dict[str, Callable[[Job, Service, Path], Words]] = {
     "copy": a_copy,
     "update": an_update,
@@ -182,6 +194,7 @@ SETUPS: dict[str, Callable[[Job, Service, Path], Words]] = {
     "index": an_index,
     "bucket": a_bucket,
     "part": a_part,
+    "exact": an_exact_copy,
 }
 # Beside a copy, for which tests with moments of their own have more of them.
-KINDS = ("update", "urls", "index", "bucket", "part")
+KINDS = ("update", "urls", "index", "bucket", "part", "exact")

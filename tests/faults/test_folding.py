@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
-import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,39 +12,15 @@ from conftest import Command
 from servers.fixtures import MakeServer, fault_server
 from trees import tree_of_raw_names
 
-# Not imported: where FUSE is missing, that fails with an error of its own, and `folding` skips the tests.
-if importlib.util.find_spec("mfusepy") is None:
-    pytest.skip("needs the development tools", allow_module_level=True)
-
 __all__ = ["fault_server"]
 
 TWO = {"d/case": b"one object", "d/CASE": b"another object", "other": b"of neither"}
 
 
 @pytest.fixture
-def folding(tmp_path: Path) -> Iterator[Path]:
+def folding(in_user_space: Callable[[str], Path]) -> Path:
     """A directory in which names that differ in case alone are one."""
-    store, on = tmp_path / "store", tmp_path / "folding"
-    store.mkdir()
-    on.mkdir()
-    program = Path(__file__).with_name("folding.py")
-    server = subprocess.Popen([sys.executable, program, store, on], stderr=subprocess.PIPE, text=True)
-    try:
-        end = time.monotonic() + 10
-        while not on.is_mount() and server.poll() is None and time.monotonic() < end:
-            time.sleep(0.02)
-        if not on.is_mount():
-            server.kill()
-            said = server.stderr.read().strip() if server.stderr else ""
-            pytest.skip(f"no FUSE here (fuse3 or libfuse2 from apt): {said.splitlines()[-1:]}")
-        yield on
-    finally:
-        subprocess.run(["umount", "-l", on], capture_output=True)
-        try:
-            server.wait(timeout=10)
-        finally:
-            server.kill()
-            server.communicate()
+    return in_user_space("folding")
 
 
 def assert_one_of_two(shoal: Command, out: Path, *command: str | Path) -> None:

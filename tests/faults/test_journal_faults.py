@@ -28,7 +28,7 @@ MOMENTS = [
 ORDINARY = {
     *[("copy", "pwrite64", "EIO", 3), ("copy", "pwrite64", "ENOSPC", 13), ("copy", SYNCS, "EIO", 3)],
     *[("update", SYNCS, "EIO", 3), ("update", SYNCS, "EIO", 5), ("urls", "pwrite64", "EIO", 20)],
-    *[("part", SYNCS, "EIO", 3)],
+    *[("part", SYNCS, "EIO", 3), ("exact", SYNCS, "EIO", 3)],
 }
 # Of a call that another thread interrupts, the log has two lines; the last argument is on the first.
 CALL = re.compile(

@@ -18,13 +18,13 @@ import shoal as package
 from destination import balanced
 from hostile.oracle import Outcome, assert_balanced, left_over
 from random_copies.plan import PASSES, Session
-from random_copies.trees import Entry, look
+from random_copies.trees import Entry, Version, look
 from random_copies.world import World
 from random_worlds import assert_ended, is_killed
 
 USER = -1
 UNCLEAR = -2  # another name of this inode was replaced, which stamps it: the user's file then looks like the run's
-NO_FILES = ("filtered", "link", "dangling-link", "looping-link", "directory")  # reasons; all others are of files
+NO_FILES = ("filtered", "looping-link", "directory")  # reasons; all others are of files
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Run:
     is_update: bool = False  # the pass is, or may be, an update
     is_doubtful: bool = False  # a new pass was interrupted before it was seen to do anything: it may not have begun
     is_timed: bool = True  # each session has kept times
-    versions: dict[str, set[tuple[bytes, int, int]]] = field(default_factory=dict)  # of each file, in any session
+    versions: dict[str, set[Version]] = field(default_factory=dict)  # of each file, in any session
     names: set[str] = field(default_factory=set)  # what was certainly listed, if the pass is complete
     touched: set[str] = field(default_factory=set)  # what others have changed at the destination
     blocked: set[str] = field(default_factory=set)  # what something at the destination was in the way of
@@ -76,13 +76,13 @@ class Judge:
         assert outcome.code in (0, 1) or (is_killed(outcome) and session.kill), outcome
         assert self.outside() == self.away, "it has written where a link leads"
         after = look(self.world.out)
-        files, modes = self.world.wanted(session)
+        wanted = self.world.wanted(session)
         both = {name for name in {*self.seen, *after} if name in self.seen and name in after}
         changed = ({*self.seen, *after} - both) | {n for n in both if self.seen[n].lasting != after[n].lasting}
         if "--dry-run" in session.options:
             assert not changed, f"a dry run has changed {changed}"
             return
-        Verdict(self, session, outcome, after, files, modes, changed).check()
+        Verdict(self, session, outcome, after, wanted.files, wanted.modes, wanted.gone, changed).check()
         for name in changed:
             self.owners[name] = session.source
             for number, run in enumerate(self.runs):
@@ -104,6 +104,7 @@ class Verdict:
     after: Mapping[str, Entry]
     files: Mapping[str, Entry]
     modes: Mapping[str, int]
+    gone: Set[str]
     changed: Set[str]
 
     def check(self) -> None:
@@ -126,6 +127,8 @@ class Verdict:
             run.versions.setdefault(name, set()).add(one.version)
         run.blocked |= {name for name in self.files if self.is_blocked(name)}
         listed = self.check_report(run, is_pass=is_pass) if has_ended else False
+        if not has_ended and self.outcome.stdout:  # it was stopped when all was committed, but for what comes last
+            run.is_complete |= bool(self.outcome.last.get("complete"))
         run.names = set(self.files) if listed else run.names & set(self.files)
         run.is_doubtful &= not listed
 
@@ -143,13 +146,13 @@ class Verdict:
                     wrong.append(f"directory {name!r} has {new.mode:o}, the source {self.modes[name]:o}")
                 elif old is not None and not may_chmod:
                     wrong.append(f"directory {name!r} has {new.mode:o}, and had {old.mode:o}")
-            elif source is None or new.kind != "file":
+            elif source is None or new.kind != source.kind:
                 wrong.append(f"{name!r} is none of the source's")
             elif old is not None and self.is_foreign(name) is True and "always" not in self.session.options:
                 wrong.append(f"{name!r} is not this run's, and was replaced")
             elif new.data != source.data and not (self.outcome.code < 0 and source.data.startswith(new.data)):
                 wrong.append(f"{name!r} has {len(new.data)} bytes, not the {len(source.data)} of the source")
-            elif new.mode & ~source.version[1]:
+            elif new.mode & ~source.version.mode:
                 wrong.append(f"{name!r} has the permissions {new.mode:o}, the source {source.mode:o}")
         assert not wrong, f"wrong after exit {self.outcome.code}: {wrong}"
 
@@ -167,13 +170,19 @@ class Verdict:
         old, source = seen.get(name), self.files.get(name)
         if old is None or source is None:
             return old is not None and old.kind != "directory"  # or an empty directory of the source
-        is_kept = self.is_foreign(name) is not False and "always" not in self.session.options
-        return old.kind != "file" or (is_kept and old.data != source.data)
+        if old.kind == "directory":  # an empty one of the run may be replaced; whether it is that is not known here
+            return True
+        if old.kind != source.kind:
+            return self.is_foreign(name) is not False
+        return self.is_foreign(name) is not False and "always" not in self.session.options and old.data != source.data
 
     def check_report(self, run: Run, *, is_pass: bool) -> bool:
         """Checks a session that ended by itself. Returns whether it has listed everything."""
         report, session, files = self.outcome.report, self.session, self.files
         assert_balanced(report)
+        if session.resume == "--retry-failed" and not report["total"]["listed"]:  # what has listed nothing is no run
+            assert not report["complete"], report
+            return False
         status = self.status(report)
         failed = {failure.name: failure.kind for failure in status.failures}
         is_all = report["complete"] and not failed and not report["total"]["unfinished"]
@@ -193,7 +202,9 @@ class Verdict:
         wrong = []
         for name in sorted(files if is_listed else run.names & files.keys()):
             if name in failed:
-                has_reason = self.is_blocked(name) or name in reasons
+                # What was listed as a file is not retried as a link.
+                is_other = len({version.kind for version in run.versions.get(name, ())}) > 1
+                has_reason = self.is_blocked(name) or name in reasons or is_other
                 wrong += [] if has_reason else [f"{name!r} failed without a reason: {failed[name]}"]
             elif name in edited:
                 # The user's change of a copy stays while the source is as it was when that was made.
@@ -207,30 +218,31 @@ class Verdict:
             self.check_pass(status, failed)
         return is_listed
 
-    def faults(self, name: str, versions: set[tuple[bytes, int, int]], run: Run) -> list[str]:
+    def faults(self, name: str, versions: set[Version], run: Run) -> list[str]:
         """What is wrong with the copy of a file, which must be one of these versions of it."""
         copy = self.after.get(name)
-        if copy is None or copy.kind != "file":
+        if copy is None or copy.kind not in {version.kind for version in versions}:
             return [f"{name!r} is missing"]
-        data, mode, time = copy.data, copy.mode, copy.mtime
-        versions = {version for version in versions if version[0] == data}
+        mode, time = copy.mode, copy.mtime
+        versions = {version for version in versions if (version.kind, version.data) == (copy.kind, copy.data)}
         if not versions:
             return [f"{name!r} has other bytes than the source"]
         if name not in self.changed and self.is_foreign(name) is not False:
             return []  # the user's file with these bytes: it stays as it is
-        if not any(version[1] == mode for version in versions):
+        if not any(version.mode == mode for version in versions):
             return [f"{name!r} has the permissions {mode:o}, the source {self.files[name].mode:o}"]
-        if run.is_timed and not any(version[1:] == (mode, time) for version in versions):
+        if run.is_timed and not any((version.mode, version.mtime) == (mode, time) for version in versions):
             return [f"{name!r} has the time {time}, the source {self.files[name].mtime}"]
         return []
 
     def check_pass(self, status: package.RunStatus, failed: Mapping[str, str]) -> None:
         """Checks what holds after a whole pass: counts, directories, what `verify` says."""
-        known = {*self.files, *self.modes}
+        known = {*self.files, *self.modes, *self.gone}
         assert failed.keys() <= known, f"failures that are not in the source: {failed.keys() - known}"
-        if failed.keys() <= self.files.keys():
+        assert {failed.get(name) for name in self.gone} <= {"vanished"}, f"not failed: {self.gone}"
+        if failed.keys() <= {*self.files, *self.gone}:
             others = sum(status.skipped_by.get(reason, 0) for reason in NO_FILES)
-            assert status.total.listed - others == len(self.files), status
+            assert status.total.listed - others == len(self.files) + len(self.gone), status
         wrong = []
         for name, mode in self.modes.items():
             copy, right = self.after.get(name), (mode & 0o777 | 0o700) & ~forked.umask()
@@ -245,8 +257,7 @@ class Verdict:
         """The run as its journal has it, which must agree with the report."""
         world, number = self.judge.world, self.session.source
         told = package.status(world.journal(number) or world.out, failures=None, skipped=None)
-        text = f"files:{world.sources[number]}" + (" follow_links" if world.plan.follows[number] else "")
-        [run] = [run for run in told.runs if run.source == text]
+        [run] = [run for run in told.runs if run.source == f"files:{world.sources[number]}"]
         counts = {
             key: report["total"][key] for key in ("listed", "written", "skipped", "failed", "unfinished", "bytes")
         }
@@ -258,18 +269,19 @@ class Verdict:
     def check_verify(self) -> None:
         """Compares what `shoal verify` says with what is there."""
         world, lines = self.judge.world, []
-        for name, one in sorted(self.files.items()):
+        files = {name: one for name, one in self.files.items() if one.kind == "file"}
+        for name, one in sorted(files.items()):
             shown = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
             mark = "\\" if shown != name else ""
             lines.append(f"{mark}{hashlib.sha256(one.data).hexdigest()}  {shown}\n")
         manifest = world.out.with_name("SHA256SUMS")
         manifest.write_text("".join(lines), "utf-8", "surrogateescape")
-        said = world.shoal.run("verify", str(world.out), str(manifest), "--json", limit=60)
+        said = world.shoal.run("verify", str(world.out), str(manifest), "--links", "skip", "--json", limit=60)
         told = [(one["state"], one["name"]) for one in map(json.loads, said.stdout.splitlines()[:-1])]
         # It cannot look below what is no directory.
         found = {("missing" if state == "unreadable" else state, name) for state, name in told if state != "extra"}
         wrong = set()
-        for name, one in self.files.items():
+        for name, one in files.items():
             copy = self.after.get(name)
             if copy is None or copy.kind != "file":
                 wrong.add(("missing", name))

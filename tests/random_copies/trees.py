@@ -11,6 +11,7 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import forked
 from random_worlds import any_size as usual_size
@@ -28,6 +29,15 @@ FOLDER_MODES = (0o755, 0o755, 0o700, 0o750, 0o2775)
 TIMES = (None, 1_000_000_000, 1_234_567_890.123456789, -86_400.5, 4_000_000_000)
 
 
+class Version(NamedTuple):
+    """What is copied of a file or link. A link has no permissions."""
+
+    kind: str
+    data: bytes
+    mode: int
+    mtime: int
+
+
 @dataclass(frozen=True)
 class Entry:
     """What is at one path. `data` is the bytes of a file, the target of a link."""
@@ -40,9 +50,9 @@ class Entry:
     ctime: int
 
     @property
-    def version(self) -> tuple[bytes, int, int]:
+    def version(self) -> Version:
         """What is copied of it."""
-        return self.data, self.mode & 0o777 & ~forked.umask(), self.mtime
+        return Version(self.kind, self.data, self.mode & 0o777 & ~forked.umask(), self.mtime)
 
     @property
     def lasting(self) -> tuple[object, ...]:
@@ -55,7 +65,8 @@ def entry(path: Path, *, follows: bool = False) -> Entry:
     told = path.stat(follow_symlinks=follows)
     kind = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}[stat.S_IFMT(told.st_mode)]
     data = path.read_bytes() if kind == "file" else os.fsencode(path.readlink()) if kind == "link" else b""
-    return Entry(kind, data, stat.S_IMODE(told.st_mode), told.st_mtime_ns, told.st_ino, told.st_ctime_ns)
+    mode = 0 if kind == "link" else stat.S_IMODE(told.st_mode)
+    return Entry(kind, data, mode, told.st_mtime_ns, told.st_ino, told.st_ctime_ns)
 
 
 def look(root: Path) -> dict[str, Entry]:
@@ -81,12 +92,25 @@ def selects(filters: tuple[str, ...], name: str, *, is_directory: bool = False) 
     return not is_excluded and (not includes or any(name.endswith(pattern[1:]) for pattern in includes))
 
 
-def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict[str, Entry], dict[str, int]]:
-    """What a copy of a source must have: its files, and the permissions of their directories and of empty ones.
+@dataclass(frozen=True)
+class Wanted:
+    """What a copy must have.
 
-    A directory that has nothing but what is left out (links, filtered files) is not empty, and is not made.
+    Attributes:
+        files: Files, and links where they are copied.
+        modes: The permissions of their directories, and of all that the filters select.
+        gone: Links that are followed and lead to nothing.
     """
+
+    files: dict[str, Entry]
+    modes: dict[str, int]
+    gone: set[str]
+
+
+def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> Wanted:
+    """Looks at a source."""
     files: dict[str, Entry] = {}
+    gone: set[str] = set()
     modes: dict[str, int] = {}
     needed: set[str] = set()
 
@@ -95,22 +119,24 @@ def wanted(root: Path, filters: tuple[str, ...], *, follows: bool) -> tuple[dict
         if (told.st_dev, told.st_ino) in above:  # a link that leads to where it is
             return
         modes[name] = stat.S_IMODE(told.st_mode)
-        children = list(folder.iterdir())
-        if not children and selects(filters, name, is_directory=True):
+        if name and selects(filters, name, is_directory=True):
             needed.add(f"{name}/")
-        for child in children:
+        for child in folder.iterdir():
             below = f"{name}/{child.name}".lstrip("/")
-            if child.is_symlink() and (not follows or not child.exists()):
-                continue
-            if child.is_dir():
+            is_link = child.is_symlink()
+            if child.is_dir() and (follows or not is_link):
                 walk(child, below, above | {(told.st_dev, told.st_ino)})
-            elif selects(filters, below):
-                files[below] = entry(child, follows=True)
+            elif not selects(filters, below):
+                continue
+            elif is_link and follows and not child.exists():
+                gone.add(below)
+            else:
+                files[below] = entry(child, follows=follows)
                 needed.add(below)
 
     walk(root, "", set())
     directories = {name[:at] for name in needed for at, letter in enumerate(name) if letter == "/"}
-    return files, {name: mode for name, mode in modes.items() if name in directories}
+    return Wanted(files, {name: mode for name, mode in modes.items() if name in directories}, gone)
 
 
 def any_size(c: random.Random) -> int:

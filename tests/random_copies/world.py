@@ -18,7 +18,7 @@ from faults.tracing import traced
 from hostile.oracle import Outcome, Shoal
 from random_copies.moves import DESTINATION, SOURCE, Ground, NothingError
 from random_copies.plan import Move, Plan, Session
-from random_copies.trees import Entry, grow, wanted
+from random_copies.trees import Wanted, grow, wanted
 from random_worlds import ENDING, PATIENCE, repeat
 
 LEASE = 5.1  # s: so long after a kill, what is changed at the destination counts as the run's own (ARCHITECTURE.md)
@@ -86,8 +86,8 @@ class World:
                 if path.is_file():
                     path.unlink()
 
-    def wanted(self, session: Session) -> tuple[dict[str, Entry], dict[str, int]]:
-        """What a copy of the source must have: files, and permissions of directories."""
+    def wanted(self, session: Session) -> Wanted:
+        """What a copy of the source must have."""
         follows = self.plan.follows[session.source]
         return wanted(self.sources[session.source], session.filters, follows=follows)
 
@@ -97,13 +97,13 @@ class World:
         command = ["copy", str(source), str(self.out), "--json", "-v", *session.options, *session.filters]
         # A plain one updates a finished copy, and which ones are finished is not known after a kill.
         command += [session.resume if session.resume != "plain" else "--once"]
-        command += ["--follow-links"] if self.plan.follows[session.source] else []
+        command += ["--links", "follow"] if self.plan.follows[session.source] else []
         command += ["--journal", str(journal)] if journal else []
         if kill is not None and kill.call != "files":
             inject = f"{kill.call}:signal={kill.signal.name}:when={kill.nth}"
             self.shoal.within = list(traced(Path(os.devnull), inject))
         elif kill is not None:
-            bytes_of_all = sum(len(entry.data) for entry in self.wanted(session)[0].values())
+            bytes_of_all = sum(len(entry.data) for entry in self.wanted(session).files.values())
             command += ["--limit-rate", str(max(bytes_of_all, 1_000))]  # a second, so that it is seen under way
         before = states(self.out)
         running = self.shoal.start(*command)

@@ -108,9 +108,10 @@ class Place:
         for name in names:
             (self.out / name).write_text("mine")
 
-    def copied(self, **options: Any) -> None:
+    def copied(self, *, links: Any = None, **options: Any) -> None:
         """Copies the tree into `out`, as an earlier run."""
-        package.copy(self.tree, self.out, **{"workers": 1, "durability": "file", "on_error": "record", **options})
+        tree = package.files(self.tree, links=links)
+        package.copy(tree, self.out, **{"workers": 1, "durability": "file", "on_error": "record", **options})
 
     def interrupted(self, line: str = "") -> str:
         """Begins to copy into `out`, runs a command line meanwhile if there is one, and stops the copy."""

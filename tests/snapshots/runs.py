@@ -44,7 +44,7 @@ def copy_retry_failed(place: Place) -> str:
 def copy_odd_files(place: Place) -> str:
     (place.tree / "link").symlink_to("a.txt")
     (place.tree / ".shoal").mkdir()
-    return place.run("copy tree out --workers 2 --durability none")
+    return place.run("copy tree out --links skip --workers 2 --durability none")
 
 
 def copy_service_failures(place: Place) -> str:
@@ -149,7 +149,7 @@ def status_csv(place: Place) -> str:
 
 def status_skipped(place: Place) -> str:
     (place.tree / "link").symlink_to("a.txt")
-    place.copied()
+    place.copied(links="skip")
     return place.run("status out --skipped all")
 
 

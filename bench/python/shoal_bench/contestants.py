@@ -44,6 +44,7 @@ class Task:
         url: The service, where the job has one.
         hosts: The services of a list of URLs, which take turns in it; none: there is no list.
         names: The names to fetch, in the order of the listing; for programs that cannot list.
+        tree: What to copy, where it is a directory of this machine.
         archives: What to unpack: a directory of archives, or one of them.
         size: Bytes of all that is to be written, or of the memory that a program may take.
         prove: The run does not count: the program also prints a proof of what it has read.
@@ -58,6 +59,7 @@ class Task:
     url: str = ""
     hosts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    tree: Path | None = None
     archives: Path | None = None
     size: int = 0
     prove: bool = False

@@ -184,7 +184,7 @@ def noise(results: Results) -> list[str]:
 
 def about(results: Results) -> str:
     """Returns what was measured, how often, how it was checked, and the base."""
-    chosen, said = results.settings, words.of(results.job)
+    chosen, said = results.settings, words.of(results.job, results.settings["case"])
     fitted = chosen.get("full") and results.job in sizing.STUDIES and sizing.study(results.job).fitted
     part = ", of which each gets about a second's worth" if fitted else ""
     parts = [f"{chosen['count']:,} {said.noun} of {chosen['size']:,} bytes{said.source}{part}"]

@@ -85,7 +85,7 @@ def picture(results: Sequence[Results], form: str) -> bytes:
                 _lines(found, axis)
             else:
                 _bars(one, axis)
-            said = words.of(one.job)
+            said = words.of(one.job, one.settings["case"])
             over = f" over workers, {words.size(one.settings['size'])} each" if found else ""
             axis.set_title(f"{_plain(said.title)}\n{said.noun} a second{over}", fontsize=9, loc="left")
         drawn = io.BytesIO()

@@ -87,7 +87,7 @@ class _Judge:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self.noun = words.of(results.job).noun
+        self.noun = words.of(results.job, results.settings["case"]).noun
 
     def ahead(self, one: Row, other: Row) -> bool:
         """Whether one row is faster than another by more than chance."""

@@ -194,7 +194,7 @@ def _content(collection: Collection, title: str, pictures: list[Any]) -> Mapping
     jobs = [
         {
             "name": name,
-            "words": words.of(one.job),
+            "words": words.of(one.job, one.settings["case"]),
             "advice": recommend(one),
             "picture": picture,
             "path": figures.PATH if picture and any(curve.path for curve in curves(one)) else "",

@@ -27,6 +27,7 @@ WORDS = {
         "Downloading a Billion Files in Python (PyCon 2019)",
         " from `shoal serve` on the same machine",
     ),
+    "copy tree": Words("Copy a directory of this machine", "files", ""),
     "save": Words(
         "Save files that a Python function makes", "files", "Save thousands of files (SuperFastPython, 2023)"
     ),
@@ -36,9 +37,9 @@ WORDS = {
 }
 
 
-def of(job: str) -> Words:
-    """Returns the words of a job; of one that is not known, such that fit any."""
-    return WORDS.get(job, Words(f"The job {job}", "objects", ""))
+def of(job: str, case: str) -> Words:
+    """Returns the words of a job, or of its case that has other objects; of one that is not known, such that fit."""
+    return WORDS.get(f"{job} {case}") or WORDS.get(job, Words(f"The job {job}", "objects", ""))
 
 
 def micros(seconds: float) -> str:

@@ -96,6 +96,8 @@ kinds! {
     NameTooLong = "name-too-long": Object,
     /// The source or the destination does not permit this file.
     Denied = "denied": Object,
+    /// An owner, permission or attribute of the file cannot be set at the destination, and none may be lost.
+    Attribute = "attribute": Object,
     /// Larger than the destination or a limit permits.
     TooLarge = "too-large": Object,
     /// No space, inodes or quota left at the destination.

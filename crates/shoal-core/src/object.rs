@@ -1,5 +1,7 @@
 //! What is known of an object beside its name, what files lie on, and the ways in which bytes are handed over.
 
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -21,6 +23,69 @@ pub struct ObjectMeta {
     pub mode: Option<u32>,
     /// The source could not tell how long the object is (an answer ended by closing the connection): counted apart.
     pub unverified: bool,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// It is a file of this machine with several names, which stay names of one file.
+    pub has_several_names: bool,
+    /// What else belongs to a file, if its source has it and the destination takes it.
+    pub attributes: Option<Arc<FileAttributes>>,
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Bytes.
+    #[default]
+    File,
+    /// A symbolic link. Its bytes are the path that it leads to, and no contents: only a destination that [takes
+    /// links](Takes::links) gets it.
+    Link,
+}
+
+/// What belongs to a file besides its bytes, its time and the nine permission bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileAttributes {
+    /// For an exact copy.
+    pub owner: Option<Owner>,
+    /// Names and values of the extended attributes, sorted by name. ACLs are such attributes, too.
+    pub extended: Extended,
+}
+
+/// Names and values of extended attributes.
+pub type Extended = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// Owner and permissions of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The number of the user.
+    pub user: u32,
+    /// The number of the group.
+    pub group: u32,
+    /// Permission bits with set-id and sticky (at most 0o7777).
+    pub mode: u32,
+}
+
+/// What a destination takes of a file besides bytes, permissions and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Symbolic links, as such, and holes.
+    pub links: bool,
+    /// Several names of one file.
+    pub hard_links: bool,
+    /// Which attributes.
+    pub attributes: AttributeScope,
+}
+
+/// Which attributes of files are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttributeScope {
+    /// None.
+    #[default]
+    None,
+    /// The extended attributes of users (`user.*`).
+    User,
+    /// Owner, group, all permission bits, and all extended attributes that can be copied, ACLs among them.
+    All,
 }
 
 /// The permissions of a directory that cannot be looked at any more: a new one is for its owner alone, and one that is
@@ -176,6 +241,24 @@ pub trait ObjectWriter {
     /// that they need not be copied; `None`: call `write`.
     fn space(&mut self) -> Option<&mut Vec<u8>> {
         None
+    }
+    /// Continues with a hole of this length: bytes that are 0, and take no room. False if it takes none; then the zeros are
+    /// written.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn hole(&mut self, length: u64) -> Result<bool> {
+        let _ = length;
+        Ok(false)
+    }
+    /// Appends up to `length` bytes of a file, from `at` on, without reading them here. Returns how many; `None` if that is not
+    /// possible: then they are read and written.
+    ///
+    /// # Errors
+    /// As `write`.
+    fn copy(&mut self, file: BorrowedFd<'_>, at: u64, length: usize) -> Result<Option<usize>> {
+        let _ = (file, at, length);
+        Ok(None)
     }
     /// Publishes the object.
     fn finish(self: Box<Self>) -> Result<Put>;

@@ -136,6 +136,14 @@ crate::options! {
         /// Set the modification time that the source has for a file, if it has one. By default for files, archives and buckets,
         /// not for a service. If the times of a service were kept, an update fetches only what has changed since.
         keep_times: Option<bool> = None, "Keep modification times; default for files, archives, buckets.", group: DESTINATION;
+        /// Copy files of this machine exactly: permissions with set-id and sticky, owner and group by number (owners as root),
+        /// ACLs, extended attributes and hard links. What the destination cannot hold is counted in a note.
+        exact: bool = false, "Keep owners, all permissions, ACLs, attributes, hard links.", group: DESTINATION;
+        /// Make names of one file of this machine names of one file at the destination, too. By default each becomes a
+        /// file. `exact` includes it.
+        hard_links: bool = false, "Keep hard links.", short: Some("-H"), group: DESTINATION;
+        /// Fail a file if the destination cannot hold its owner, permissions, ACL, attributes or hard link.
+        strict_attributes: bool = false, "Fail files with attributes that cannot be kept.", group: DESTINATION;
         /// When an object is committed: `"batch"` after one sync for many objects, `"file"` after a sync of each file,
         /// `"none"` as soon as it is in the page cache.
         durability: Durability = Durability::Batch, "Sync to disk: never, per batch, or per file.", group: DESTINATION;

@@ -35,8 +35,6 @@ pub enum Reason {
     Duplicate,
     /// A symbolic link that is not followed.
     Link,
-    /// A symbolic link that leads nowhere.
-    DanglingLink,
     /// A symbolic link to a directory in which it lies.
     LoopingLink,
     /// A named pipe.
@@ -63,11 +61,10 @@ pub enum Reason {
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Filtered,
         Reason::Duplicate,
         Reason::Link,
-        Reason::DanglingLink,
         Reason::LoopingLink,
         Reason::Pipe,
         Reason::Socket,
@@ -87,7 +84,6 @@ impl Reason {
             Reason::Filtered => "filtered",
             Reason::Duplicate => "duplicate",
             Reason::Link => "link",
-            Reason::DanglingLink => "dangling-link",
             Reason::LoopingLink => "looping-link",
             Reason::Pipe => "pipe",
             Reason::Socket => "socket",
@@ -159,8 +155,8 @@ impl Skips {
 
     /// How many no sink was asked to take, whatever their names: excluded, or no objects at all.
     pub fn not_admitted(&self) -> u64 {
-        use Reason::{DanglingLink, Device, Directory, Filtered, Link, LoopingLink, Pipe, Socket, Special};
-        let left_out = [Filtered, Link, DanglingLink, LoopingLink, Pipe, Socket, Device, Special, Directory];
+        use Reason::{Device, Directory, Filtered, Link, LoopingLink, Pipe, Socket, Special};
+        let left_out = [Filtered, Link, LoopingLink, Pipe, Socket, Device, Special, Directory];
         left_out.into_iter().map(|reason| self.of(reason)).sum()
     }
 

@@ -49,6 +49,8 @@ pub struct Interval {
     /// No barrier of it has failed: it ended in order, or it had none. Where one has failed, the page cache may show
     /// bytes that never reached the disk.
     pub sound: bool,
+    /// A barrier of it has failed.
+    pub failed: bool,
     /// It had no barriers: what is there lasts until a restart, and is done again after one.
     pub volatile: bool,
     /// Each file that it has made and left is whole: it ended in order, or the listing that it belongs to was finished.
@@ -154,6 +156,11 @@ impl Sessions {
             Some(interval) if unmodified => Whose::Earlier(interval),
             _ => Whose::Other,
         }
+    }
+
+    /// The earlier sessions that may have changed something then.
+    pub fn changing(&self, changed: i64) -> impl Iterator<Item = &Interval> {
+        self.earlier.iter().filter(move |interval| interval.holds(changed))
     }
 
     /// The earlier session that changed a file last, of those that may have.
@@ -393,6 +400,7 @@ mod tests {
             barrier: Some(low + 10),
             same_boot: true,
             sound: true,
+            failed: false,
             volatile: false,
             superseded: false,
             same_root: true,

@@ -11,6 +11,7 @@ use crate::fs::neighbour::{Pressure, lower_priority};
 use crate::fs::private::PrivateDir;
 use crate::fs::schedstat;
 use crate::journal::{self, DESTINATION, Journal, LAYOUT, Location, Membership, OpenOptions, PART, RunKey, Standing};
+use crate::object::{AttributeScope, Takes};
 use crate::options::{Durability, Pass, Resume, TransferOptions};
 use crate::part::Part;
 use crate::report::{Progress, Reason, Report};
@@ -142,6 +143,9 @@ impl Transfer {
     fn prepare(self, observer: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Result<Prepared> {
         let Transfer { source, sink, options, bound, machine, batch } = self;
         refuse_inside(&*source, &*sink)?;
+        let takes = sink.properties().takes;
+        refuse_attributes(&*source, takes, &options)?;
+        let source = source.passed_to(takes).unwrap_or(source);
         let source = match options.part {
             Some(part) => divide(source, part),
             None => source,
@@ -266,6 +270,33 @@ impl Transfer {
     }
 }
 
+/// Refuses an exact copy where a source or a destination has no owners and attributes.
+fn refuse_attributes(source: &dyn Source, takes: Takes, options: &TransferOptions) -> Result<()> {
+    let is_exact = takes.attributes == AttributeScope::All && source.properties().has_attributes;
+    let (why, hint) = match options {
+        _ if options.hard_links && !(takes.hard_links && source.properties().has_attributes) => {
+            let why = "only a directory or file of this machine has hard links, and only a directory takes them";
+            (why, "leave out `hard_links=True`")
+        }
+        _ if options.hard_links && options.part.is_some() => {
+            ("the names of one file may be in several parts", "leave out `hard_links=True` or `part`")
+        }
+        _ if options.exact && !is_exact => (
+            "only a directory or file of this machine can be copied exactly, into a directory",
+            "leave out `exact=True`",
+        ),
+        _ if options.strict_attributes && !takes.links => {
+            ("only a directory takes attributes", "leave out `strict_attributes=True`")
+        }
+        _ if options.exact && options.part.is_some() => (
+            "a part cannot copy exactly: hard links and directories are of all parts",
+            "leave out `exact=True` or `part`",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::new(Kind::Config, why).hint(hint))
+}
+
 /// Where the journal of a run is. Refuses a part where parts cannot be told apart, and a run without parts beside them.
 fn location(options: &TransferOptions, sink: &dyn Sink) -> Result<Location> {
     let Some(directory) = sink.journal_dir() else {
@@ -374,6 +405,12 @@ fn run_keys(
         ("exclude".to_owned(), globs(&options.exclude)),
         (LAYOUT.to_owned(), "names".to_owned()),
     ]);
+    bound.extend(source.bound());
+    for (name, is_set) in [("exact", options.exact), ("hard_links", options.hard_links && !options.exact)] {
+        if is_set {
+            bound.push((name.to_owned(), "true".to_owned()));
+        }
+    }
     if let Some(form) = sink.properties().form {
         bound.push(("form".to_owned(), form.to_owned()));
     }

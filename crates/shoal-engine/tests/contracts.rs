@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shoal_engine::serve::{Content, Options, Server};
 use shoal_engine::source::Source;
 use shoal_engine::source::archive::{ArchiveOptions, Archives, ArchivesFrom, FormatsIn};
-use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Links, Paths};
 use shoal_engine::source::list_get::{ListGet, ListGetOptions};
 use shoal_engine::source::memory::MemorySource;
 use shoal_engine::source::part::OfPart;
@@ -124,7 +124,7 @@ fn a_glob_keeps_the_contract_of_a_source() {
     let mut expected = tree(directory.path());
     expected.retain(|name, _| !name.ends_with(b".top"));
     let from = FilesFrom::Glob(format!("{}/*/**", directory.path().to_str().unwrap()));
-    let source: Arc<dyn Source> = Arc::new(Files::new(from, FilesOptions { follow_links: true }).unwrap());
+    let source: Arc<dyn Source> = Arc::new(Files::new(from, FilesOptions { links: Some(Links::Follow) }).unwrap());
     source_contract::run(&source, &expected);
 }
 

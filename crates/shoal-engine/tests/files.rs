@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shoal_engine::sink::dir::{DirOptions, DirSink};
 use shoal_engine::sink::memory::MemorySink;
-use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Paths};
+use shoal_engine::source::files::{Files, FilesFrom, FilesOptions, Links, Paths};
 use shoal_engine::source::{Behind, Source};
 use shoal_engine::transfer::{Outcome, Transfer};
 use shoal_engine::{Cursor, Kind, Partition, Progress, TransferOptions};
@@ -41,7 +41,8 @@ fn fifo(path: &Path) {
 }
 
 fn files(from: FilesFrom, follow_links: bool) -> Files {
-    Files::new(from, FilesOptions { follow_links }).unwrap()
+    let links = Some(if follow_links { Links::Follow } else { Links::Skip });
+    Files::new(from, FilesOptions { links }).unwrap()
 }
 
 fn run(from: FilesFrom, follow_links: bool) -> (Outcome, Objects) {
@@ -120,11 +121,10 @@ fn paths_of_a_list_are_read_in_their_order_and_those_that_are_gone_are_failures(
     let asked = ["in/b/c", "in/gone", "in/b", "in/a", "in/pipe", "in/link", "other/b/c"];
     let paths: Paths = asked.iter().map(|path| root.join(path).into_os_string().into_vec()).collect();
     let (outcome, found) = run(FilesFrom::Paths(paths), false);
-    assert_eq!(names(&found), ["in/a", "in/b/c", "other/b/c"]);
+    assert_eq!(names(&found), ["in/a", "in/b/c", "in/link", "other/b/c"], "what a user has named is followed");
     let mut failed = failures(&outcome);
     failed.sort();
-    let wanted =
-        [("in/b", "bad-answer"), ("in/gone", "vanished"), ("in/link", "bad-answer"), ("in/pipe", "bad-answer")];
+    let wanted = [("in/b", "bad-answer"), ("in/gone", "vanished"), ("in/pipe", "bad-answer")];
     assert_eq!(failed, wanted.map(|(name, kind)| (name.to_owned(), kind)));
 }
 
@@ -156,13 +156,38 @@ fn what_is_no_file_is_skipped_and_counted_by_kind() {
     let (outcome, found) = run(FilesFrom::Path(root.to_owned()), false);
     assert_eq!(names(&found), ["d/file"]);
     assert_eq!(outcome.report.run.skipped, 7);
-    let said = "5 symbolic links, 1 pipe and 1 socket were skipped; `follow_links=True` follows links";
+    let said = "5 symbolic links, 1 pipe and 1 socket were skipped; `links=\"follow\"` follows links";
     assert!(outcome.report.notes.iter().any(|note| note == said), "{:?}", outcome.report.notes);
 
     let (outcome, found) = run(FilesFrom::Path(root.to_owned()), true);
     assert_eq!(names(&found), ["again/file", "again/link", "d/file", "d/link"]);
-    let said = "1 dangling symbolic link, 3 symbolic links in a loop, 2 pipes and 1 socket were skipped";
+    let mut failed = failures(&outcome);
+    failed.sort();
+    assert_eq!(failed, [("dangling".to_owned(), "vanished"), ("self".to_owned(), "vanished")]);
+    let said = "2 symbolic links in a loop, 2 pipes and 1 socket were skipped";
     assert!(outcome.report.notes.iter().any(|note| note == said), "{:?}", outcome.report.notes);
+}
+
+#[test]
+fn the_text_of_a_link_is_never_an_object_where_links_are_not_taken() {
+    let temp = tempfile::tempdir().unwrap();
+    put(temp.path(), "d/file", b"x");
+    symlink("d/file", temp.path().join("link")).unwrap();
+    symlink("d", temp.path().join("directory")).unwrap();
+    let from = || FilesFrom::Path(temp.path().to_owned());
+    for (links, wanted, skipped) in [
+        (Some(Links::Copy), &["d/file"][..], 2),
+        (None, &["d/file", "link"], 1),
+        (Some(Links::Inside), &["d/file", "link"], 1),
+        (Some(Links::Follow), &["d/file", "directory/file", "link"], 0),
+        (Some(Links::Skip), &["d/file"], 2),
+    ] {
+        let source = Files::new(from(), FilesOptions { links }).unwrap();
+        let (outcome, found) = run_watched(source, TransferOptions::default(), &mut |_| ControlFlow::Continue(()));
+        assert_eq!(names(&found), wanted, "{links:?}");
+        assert!(found.values().all(|bytes| bytes == b"x"), "{links:?}");
+        assert_eq!(outcome.report.run.skipped, skipped, "{links:?}");
+    }
 }
 
 #[test]
@@ -353,8 +378,8 @@ fn a_disk_that_cannot_be_read_fails_the_object_and_says_where() {
     let (temp, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     put(temp.path(), "good", b"x");
     put(temp.path(), "bad", &vec![1; 1 << 20]);
-    for (when, at) in [(1, 0), (2, 65_537), (3, 65_537 + (256 << 10))] {
-        let (bad, inject) = (temp.path().join("bad"), format!("inject=read:error=EIO:when={when}"));
+    for (call, when, at) in [("read", 1, 0), ("pread64", 1, 65_537), ("pread64", 2, 65_537 + (256 << 10))] {
+        let (bad, inject) = (temp.path().join("bad"), format!("inject={call}:error=EIO:when={when}"));
         let log = logs.path().join("log");
         let tracer = ["strace", "-f", "-qq", "-o", log.to_str().unwrap(), "-P", bad.to_str().unwrap(), "-e", &inject];
         // Old enough that it is read once.

@@ -173,6 +173,7 @@ fn a_joined_process_replaces_what_the_run_has_left_of_an_id_that_it_makes_again_
         barrier: None,
         same_boot: true,
         sound: false,
+        failed: false,
         volatile: false,
         superseded: false,
         same_root: true,

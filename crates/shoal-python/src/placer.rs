@@ -43,7 +43,7 @@ const LET_GO: i32 = 1;
 
 /// An earlier session as Python carries it: low, seen, high, barrier, same boot, sound, volatile, superseded, same root,
 /// whole.
-type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool, bool, bool);
+type Session = (i64, i64, i64, Option<i64>, bool, bool, bool, bool, bool, bool, bool);
 
 /// What a process needs to write for a run, as Python carries it: the path, the earlier sessions, when this one began, the
 /// mode of a file, whether births are known, whether names fold, the part of a job.
@@ -53,8 +53,9 @@ pub type Place = (PathBuf, Vec<Session>, i64, u32, bool, bool, Option<(u32, u32)
 pub fn to_place(path: &Path, joined: Joined) -> Place {
     let Joined { sessions, began, file_mode, births, folds, part } = joined;
     let carried = |session: Interval| {
-        let Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole } = session;
-        (low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole)
+        let Interval { low, seen, high, barrier, same_boot, sound, failed, volatile, superseded, same_root, whole } =
+            session;
+        (low, seen, high, barrier, same_boot, sound, failed, volatile, superseded, same_root, whole)
     };
     let sessions = sessions.into_iter().map(carried).collect();
     (path.to_owned(), sessions, began, file_mode, births, folds, part.map(|part| (part.index(), part.count())))
@@ -62,9 +63,10 @@ pub fn to_place(path: &Path, joined: Joined) -> Place {
 
 fn from_place(place: Place) -> PyResult<(PathBuf, Joined)> {
     let (path, sessions, began, file_mode, births, folds, part) = place;
-    let session = |(low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole): Session| {
-        Interval { low, seen, high, barrier, same_boot, sound, volatile, superseded, same_root, whole }
-    };
+    let session =
+        |(low, seen, high, barrier, same_boot, sound, failed, volatile, superseded, same_root, whole): Session| {
+            Interval { low, seen, high, barrier, same_boot, sound, failed, volatile, superseded, same_root, whole }
+        };
     let sessions = sessions.into_iter().map(session).collect();
     let part = part.map(crate::options::part).transpose()?;
     Ok((path, Joined { sessions, began, file_mode, births, folds, part }))

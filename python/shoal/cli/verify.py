@@ -51,14 +51,14 @@ FAILED = ("different", "missing", "unreadable")  # a file is in one of these sta
     help="Type of the checksums; by default told by their length.",
 )
 @_options.flag(ERRORS, ["--strict"], is_flag=True, help="Fail if there are files that are not in the manifest.")
-@_options.some("follow_links", "workers", "nice", "memory")
+@_options.some("links", "workers", "nice", "memory")
 @_options.output_options
 def command(
     directory: Path,
     manifest: Path | None,
     checksum: options_of_python.Checksum | None,
     strict: bool,
-    follow_links: bool,
+    links: options_of_python.Links | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -78,7 +78,7 @@ def command(
     from shoal._manifest import Manifest
 
     options = _options.given(options)
-    dataset = _dataset_of(directory, manifest, checksum, strict=strict, follow_links=follow_links)
+    dataset = _dataset_of(directory, manifest, checksum, strict=strict, links=links)
     display = Display(as_json=as_json, quiet=quiet, verbose=verbose, log_format=log_format, progress=progress)
     with _exit.Signals(display.stopping) as signals:
         try:
@@ -90,7 +90,7 @@ def command(
             if not directory.is_dir():
                 raise shoal.ConfigError(f"no such directory: {str(directory)!r}")
             display.begins(str(directory), None)
-            found, report = _compare(directory, wanted, follow_links, as_json, display, options)
+            found, report = _compare(directory, wanted, links, as_json, display, options)
         except shoal.ShoalError as error:
             display.failed(error)
             return _exit.code_of(error)
@@ -118,7 +118,7 @@ def _dataset_of(
     checksum: options_of_python.Checksum | None,
     *,
     strict: bool,
-    follow_links: bool,
+    links: options_of_python.Links | None,
 ) -> str:
     """Returns the directory of Parquet files to check, if there is no manifest.
 
@@ -134,7 +134,7 @@ def _dataset_of(
         made = f"shoal read {directory} --checksum sha256 > SHA256SUMS makes one"
         hint = f"{made}; for Parquet files, pass parquet:{directory}"
         raise Usage("missing argument SHA256SUMS, the manifest", hint=hint)
-    flags = {"--checksum": checksum is not None, "--strict": strict, "--follow-links": follow_links}
+    flags = {"--checksum": checksum is not None, "--strict": strict, "--links": links is not None}
     for flag, given in flags.items():
         if given:
             raise Usage(f"{flag} needs a manifest", hint="leave it out to check Parquet files")
@@ -142,7 +142,12 @@ def _dataset_of(
 
 
 def _compare(
-    directory: Path, wanted: Manifest, follow_links: bool, as_json: bool, display: Display, options: dict[str, Any]
+    directory: Path,
+    wanted: Manifest,
+    links: options_of_python.Links | None,
+    as_json: bool,
+    display: Display,
+    options: dict[str, Any],
 ) -> tuple[Counter[str], Report]:
     """Reads every file and prints those that are not good; returns the number of files in each state."""
     found: Counter[str] = Counter()
@@ -162,7 +167,9 @@ def _compare(
             tell(state, name)
 
     assert wanted.checksum is not None  # noqa: S101  # its first line says so
-    source = shoal.files(directory, follow_links=follow_links)
+    source = shoal.files(directory, links=links)
+    # A link that leads to nothing is missing if the manifest has it, and nothing to verify if not.
+    options = {**options, "ignore_vanished": True}
     report = each_checksum(source, wanted.checksum, display.progress, options, compare)
     reasons = {one.name: in_flags(one.reason) for one in report.failures}
     for name, state in wanted.rest(directory):

@@ -53,6 +53,7 @@ shoal bench copy                              every strategy for copying from a 
 shoal bench copy --list                       the programs, and which cannot run here
 shoal bench copy --only shoal,curl,combo --trials 5 --results copy.json
 shoal bench copy --case hosts                 a list of URLs of 20 hosts, with shoal, aria2c, wget2 and curl
+shoal bench copy --case tree                  a directory, with shoal, cp, rsync and tar
 shoal bench save --durable --dir /mnt/disk    with a final sync in each time
 shoal bench save --workers 1,2x10,4x10        processes, and processes with 10 threads each
 shoal bench save --full                       as many files as in the study
@@ -66,7 +67,7 @@ shoal bench read --workers 1..64 --sizes 10KB,1MB,3.6MB --only threads,java,shoa
 # Written out, so that `shoal --help` need not load the lab; a test compares.
 DEFAULTS = "60000 for copy, 1000 for save, 50000 for read, 7500 for unzip, 10000000 for records"
 SIZES = "100 for copy, 10kB for read; save, unzip and records have their own sizes"
-CASES = ("urls", "hosts", "many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
+CASES = ("urls", "hosts", "tree", "many", "one", "tiny", "skewed", "touch", "sum", "filter", "group", "convert")
 
 OPTIONS = [
     click.option(
@@ -90,9 +91,9 @@ OPTIONS = [
     click.option(
         "--case",
         type=click.Choice(CASES),
-        help="For copy: a list of URLs of one server (urls) or of 20 hosts. For unzip: many archives (the default), "
-        "one entry of 1 GB, tiny entries, or 99 small archives and a giant. For records: touch each (the default), "
-        "sum, filter, group, or convert to Parquet.",
+        help="For copy: a list of URLs of one server (urls) or of 20 hosts, or a directory (tree, with 30000 "
+        "files of 10kB). For unzip: many archives (the default), one entry of 1 GB, tiny entries, or 99 small archives "
+        "and a giant. For records: touch each (the default), sum, filter, group, or convert to Parquet.",
     ),
     click.option("--cold", is_flag=True, help="For unzip and records: read from a cold cache."),
     click.option(

@@ -4,11 +4,14 @@ from dataclasses import fields
 from typing import Any
 
 from shoal import ConfigError
+from shoal_bench import tree
 from shoal_bench.contestants import Job
 from shoal_bench.jobs import copy, read, records, save, unzip
 from shoal_bench.settings import Settings, parse_size
 
 JOBS: dict[str, Job] = {"copy": copy, "save": save, "read": read, "unzip": unzip, "records": records}
+# Of cases with other objects than those of their job: how many, and bytes of each.
+DEFAULTS = {("copy", tree.CASE): (tree.COUNT, tree.SIZE)}
 
 
 def named(name: str) -> Job:
@@ -36,5 +39,6 @@ def settings(job: str, **given: Any) -> Settings:
     given |= {name: tuple(given[name]) for name in ("only", "skip", "strategies") if name in given}
     if "size" in given:
         given["size"] = parse_size(given["size"], "size")
-    given = {"count": chosen.COUNT, "size": chosen.SIZE} | given
+    count, size = DEFAULTS.get((job, given.get("case", "")), (chosen.COUNT, chosen.SIZE))
+    given = {"count": count, "size": size} | given
     return Settings(job=job, **given)

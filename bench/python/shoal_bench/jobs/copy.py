@@ -1,7 +1,8 @@
 """The contestants of `shoal bench copy`: shoal, the strategies of the study, programs people use, the machine's limits.
 
 The study: "Downloading a Billion Files in Python" (PyCon 2019); its figures are for 16 cores and another machine. The
-cases are not of the study: there, the programs that take lists of URLs get the same list, of one server or of 20 hosts.
+cases are not of the study: there, the programs that take lists of URLs get the same list, of one server or of 20 hosts;
+or a directory is copied (`tree.py`).
 """
 
 import json
@@ -9,14 +10,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from shoal import ConfigError
-from shoal_bench import verify
+from shoal_bench import tree, verify
 from shoal_bench.contestants import (
     BARE_LOOPS,
     BOTH,
@@ -43,8 +44,9 @@ SCALE = Scale(
     f"The author's: 16 cores, another machine, a network in between. Here all rows ask `{SERVER}` on this machine: a "
     "slower server limits the fast rows.",
 )
-HOSTS = {"urls": 1, "hosts": 20}  # the cases, and of how many hosts their lists are
-CASES = tuple(HOSTS)
+HOSTS = {"urls": 1, "hosts": 20}  # the cases with a list of URLs, and of how many hosts it is
+LISTS = tuple(HOSTS)
+CASES = (*LISTS, tree.CASE)
 GIVEN = "given the names: no listing in its time"
 SYNCED = "each file is made durable on its own (fsync)"
 BARE = "no checks, no journal, not resumable; the listing is not in its time"
@@ -182,11 +184,11 @@ def _lists() -> list[Contestant]:
     listed = "shoal copy --urls"
     peers = {one.key: one for one in _peers()}
     return [
-        _shoal("shoal-urls", listed, *NONE, cases=CASES),
-        _shoal("shoal-urls-off", f"{listed} --pipeline off", *NONE, "--pipeline", "off", cases=CASES),
-        _shoal("shoal-urls-batch", listed, cases=CASES),
+        _shoal("shoal-urls", listed, *NONE, cases=LISTS),
+        _shoal("shoal-urls-off", f"{listed} --pipeline off", *NONE, "--pipeline", "off", cases=LISTS),
+        _shoal("shoal-urls-batch", listed, cases=LISTS),
         *(
-            replace(peers[key], key=f"{key}-urls", share=share, note=note, cases=CASES)
+            replace(peers[key], key=f"{key}-urls", share=share, note=note, cases=LISTS)
             for key, share, note in (("curl", 1.0, ""), ("aria2c", 0.04, SYNCED), ("wget2", 1.0, ""))
         ),
     ]
@@ -195,11 +197,11 @@ def _lists() -> list[Contestant]:
 def contestants() -> list[Contestant]:
     """Returns every contestant, in the order in which they take turns."""
     study = [*_ours(), _limit(), *_peers(), *_strategies()]
-    return [*(replace(one, cases=("",)) for one in study), *_lists()]
+    return [*(replace(one, cases=("",)) for one in study), *_lists(), *tree.contestants()]
 
 
 def check(settings: Settings) -> None:
-    """Refuses what a list of URLs cannot have.
+    """Refuses what the cases cannot have.
 
     Raises:
         ConfigError: With the option's name.
@@ -207,9 +209,9 @@ def check(settings: Settings) -> None:
     if settings.case not in ("", *CASES):
         raise ConfigError(f"there is no case {settings.case!r}", hint=f"there are {', '.join(CASES)}")
     if settings.case and settings.strategies:
-        raise ConfigError("a strategy of your own gets names, not a list of URLs", hint="leave out --case")
+        raise ConfigError(f"a strategy of your own does not take the case {settings.case}", hint="leave out --case")
     if settings.case and settings.full:
-        raise ConfigError("a list of URLs is not of the study", hint="leave out --full")
+        raise ConfigError(f"the case {settings.case} is not of the study", hint="leave out --full")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,8 +252,13 @@ class Copying(Arena):
         return None
 
 
+def arena(settings: Settings, place: Path) -> AbstractContextManager[Arena]:
+    """Makes a directory to copy, or has services."""
+    return tree.arena(settings, place) if settings.case == tree.CASE else _services(settings, place)
+
+
 @contextmanager
-def arena(settings: Settings, place: Path) -> Iterator[Copying]:
+def _services(settings: Settings, place: Path) -> Iterator[Copying]:
     """Has nothing to prepare; into nowhere, what the contestants say they received is added up."""
     files, size = settings.into == "files", settings.size or SIZE
     checked = "every byte compared" if files else "bytes counted, not compared"

@@ -15,10 +15,10 @@ use super::in_flight_partition::Complete;
 use super::lane_partition::now_ms;
 use super::lease::Keeper;
 use super::message::{Gone, Message};
-use super::nothing_matched;
 use super::panicked::panicked;
 use super::retry_feeder::RetryFeeder;
 use super::shared::Shared;
+use super::{directories, nothing_matched};
 use crate::error::{Error, Kind, Result};
 use crate::journal::{Commit, Credited, Durable, Ending, Journal, MARK_ALL, Settled, Standing};
 use crate::options::Pass;
@@ -69,6 +69,8 @@ pub(crate) struct Committer {
     ending: Ending,
     /// The listing reaches its end in this session, or did in an earlier one: then the run can be complete.
     lists: bool,
+    /// What a directory cannot have, told at the end.
+    lacking: Option<Error>,
     /// The run has admitted something before this session, so that a listing without anything is none of its mistakes.
     has_matched: bool,
 }
@@ -91,6 +93,7 @@ impl Committer {
             committed: Credited::default(),
             ending: Ending::Sound,
             lists,
+            lacking: None,
             has_matched: standing.before.has_matched,
         }
     }
@@ -136,7 +139,8 @@ impl Committer {
                 self.shared.queue.gather(GATHER);
             }
             if self.is_over() {
-                return self.flush(Flush::Last);
+                self.flush(Flush::Last)?;
+                return self.set_directories();
             }
         }
     }
@@ -158,6 +162,19 @@ impl Committer {
             self.judge()?;
             let seen = *ignore_poison(self.shared.told.seen.lock());
             self.keeper.write(|journal| journal.complete(now_ms() / 1000, seen))?;
+        }
+        self.lacking.take().map_or(Ok(()), Err)
+    }
+
+    /// Here, and not at the end: signals are seen, and the lease is extended.
+    fn set_directories(&mut self) -> Result<()> {
+        let has_objects = || {
+            let journal = self.keeper.journal();
+            nothing_matched(&journal.totals(), &journal.skips(), &self.shared.options, None).is_none()
+        };
+        let is_whole = self.lists && !self.shared.told.partial.load(Relaxed);
+        if is_whole && (self.shared.options.allow_empty || self.has_matched || has_objects()) {
+            self.lacking = directories::set(&self.shared, &mut self.ending)?;
         }
         Ok(())
     }

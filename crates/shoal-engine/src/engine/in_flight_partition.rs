@@ -78,6 +78,8 @@ pub(crate) struct InFlightPartition {
     pub origin: Origin,
     /// All of it is fetched from this host.
     pub host: Option<HostId>,
+    /// One lane fetches all of it.
+    pub is_in_turn: bool,
     next: AtomicU32,
     len: AtomicU32,
     /// The first of the lanes that have taken something of it.
@@ -101,12 +103,18 @@ impl InFlightPartition {
             mode,
             origin,
             host,
+            is_in_turn: false,
             next: AtomicU32::new(0),
             len,
             first_taker,
             set_aside: AtomicBool::new(false),
             state: Mutex::new(state),
         }
+    }
+
+    /// The same, for one lane.
+    pub fn in_turn(self, is_in_turn: bool) -> InFlightPartition {
+        InFlightPartition { is_in_turn, ..self }
     }
 
     /// A lane wants a part; false when nothing is left to take.

@@ -208,9 +208,10 @@ fn hand_over(shared: &Shared, partition: Partition, mark: u64) {
         shared.counters.listed.fetch_add(u64::from(len), Relaxed);
     }
     let mode = if partition.seq < mark { Mode::Redo } else { Mode::First };
-    let host = shared.source.host_of(&partition);
+    let (host, is_in_turn) = (shared.source.host_of(&partition), shared.source.is_in_turn(&partition));
     shared.alike.listed(host);
-    if let Some(mark) = shared.queue.push(InFlightPartition::new(partition, mode, Origin::Listed, host)) {
+    let open = InFlightPartition::new(partition, mode, Origin::Listed, host).in_turn(is_in_turn);
+    if let Some(mark) = shared.queue.push(open) {
         shared.tell_committer(Message::Mark(mark));
     }
 }

@@ -18,6 +18,7 @@ mod cancel;
 mod coarse_clock;
 mod commit;
 mod concurrency;
+mod directories;
 mod doubles;
 mod filter;
 mod frontier;

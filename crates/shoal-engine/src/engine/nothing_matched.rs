@@ -57,7 +57,7 @@ fn hint(skips: &Skips, options: &TransferOptions, pattern: Option<&str>) -> Vec<
     } else if skips.of(Reason::Filtered) > 0 && !options.include.is_empty() && !options.exclude.is_empty() {
         hints.push("`exclude` is applied after `include`: what matches both is left out");
     } else if skips.of(Reason::Filtered) == 0 && skips.of(Reason::Link) > 0 {
-        hints.push("`follow_links=True` copies what links lead to");
+        hints.push("`links=\"follow\"` copies what links lead to");
     } else if pattern.is_some_and(|pattern| pattern.contains('*') && !pattern.contains("**")) {
         hints.push("`*` does not match `/`: `**/` before it looks in all directories below");
     }
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(judge(3, &[(Reason::Filtered, 2)], None), None, "one was written, or failed");
         let all = judge(3, &[(Reason::Filtered, 1), (Reason::Link, 2)], None);
         assert_eq!(all.as_deref(), Some("nothing matched: all 3 objects were left out, by `include`, 2 links"));
-        let one = judge(1, &[(Reason::DanglingLink, 1)], None);
-        assert_eq!(one.as_deref(), Some("nothing matched: the only object was left out, 1 dangling link"));
+        let one = judge(1, &[(Reason::LoopingLink, 1)], None);
+        assert_eq!(one.as_deref(), Some("nothing matched: the only object was left out, 1 looping link"));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         for (hint, word) in [
             (hint(&["*.jpg,*.txt"], &[], &filtered, None), "comma"),
             (hint(&["*.jpg"], &["*"], &filtered, None), "after"),
-            (hint(&[], &[], &[(Reason::Link, 3)], None), "follow_links"),
+            (hint(&[], &[], &[(Reason::Link, 3)], None), "links"),
             (hint(&[], &[], &[], Some("a/*.jpg")), "**/"),
             (hint(&["*.{jpg,png}"], &[], &filtered, None), ""),
         ] {

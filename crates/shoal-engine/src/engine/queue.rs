@@ -251,7 +251,7 @@ impl Queue {
         if !lane.shares || !self.writing.shares {
             return Dequeued::Wait;
         }
-        let is_free = |open: &&Arc<InFlightPartition>| !open.is_set_aside() && open.untaken() > 0;
+        let is_free = |open: &&Arc<InFlightPartition>| !open.is_in_turn && !open.is_set_aside() && open.untaken() > 0;
         let others = state.open.values().filter(is_free).filter(|open| lane.can_ask(open) && !(lane.has)(open));
         match others.max_by_key(|open| open.untaken()) {
             Some(open) if open.join() => Dequeued::Partition(open.clone()),

@@ -135,7 +135,9 @@ impl RetryFeeder {
         self.uncommitted.insert(self.next);
         self.next -= 1;
         let host = locators.first().and_then(|locator| self.shared.source.host_at(locator));
-        self.shared.queue.push_again(InFlightPartition::new(partition, mode, Origin::Retried(due), host));
+        let is_in_turn = self.shared.source.is_in_turn(&partition);
+        let open = InFlightPartition::new(partition, mode, Origin::Retried(due), host);
+        self.shared.queue.push_again(open.in_turn(is_in_turn));
         Ok(())
     }
 }

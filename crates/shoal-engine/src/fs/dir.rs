@@ -74,6 +74,23 @@ pub(crate) struct Look {
     pub size: u64,
     /// Kind and permission bits.
     pub mode: u32,
+    /// Names of it.
+    pub links: u32,
+    /// The number of its user.
+    pub user: u32,
+    /// The number of its group.
+    pub group: u32,
+    /// Which one it is.
+    pub id: FileId,
+}
+
+/// Which file or directory it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId {
+    /// Its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 /// Which directory on which mount of which file system: renames work within one mount only, and syncfs covers one device.
@@ -128,6 +145,48 @@ impl Dir {
         self.enter(name, flags, Mode::empty())
     }
 
+    /// Opens a file for writing.
+    pub(crate) fn write(&self, name: &[u8]) -> Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        self.enter(name, flags, Mode::empty())
+    }
+
+    /// Makes a symbolic link. `EEXIST` if the name is taken.
+    pub(crate) fn make_link(&self, text: &[u8], name: &[u8]) -> Result<()> {
+        rustix::fs::symlinkat(text, &self.0, name)
+    }
+
+    /// The path that a symbolic link leads to.
+    pub(crate) fn link_text(&self, name: &[u8]) -> Result<Vec<u8>> {
+        rustix::fs::readlinkat(&self.0, name, Vec::new()).map(std::ffi::CString::into_bytes)
+    }
+
+    /// Sets the modification time of a symbolic link.
+    pub(crate) fn set_link_time(&self, name: &[u8], time: std::time::SystemTime) -> Result<()> {
+        rustix::fs::utimensat(&self.0, name, &super::file::modified(time), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Sets user and group of a symbolic link.
+    pub(crate) fn set_link_owner(&self, name: &[u8], user: u32, group: u32) -> Result<()> {
+        let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
+        rustix::fs::chownat(&self.0, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Gives a file in this directory another name. `EEXIST` if that is taken.
+    pub(crate) fn add_name(&self, from: &[u8], to: &Dir, name: &[u8]) -> Result<()> {
+        rustix::fs::linkat(&self.0, from, &to.0, name, AtFlags::empty())
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, name: &[u8]) -> Result<()> {
+        rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)
+    }
+
+    /// Sets the permission bits of the directory `component` in this one, which may not be opened.
+    pub(crate) fn set_mode_of(&self, component: &[u8], mode: u32) -> Result<()> {
+        rustix::fs::chmodat(&self.0, component, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
+    }
+
     /// Creates a file without a name, for [`Dir::name`]. The kernel removes it with its fd.
     pub(crate) fn nameless(&self, access: Access) -> Result<OwnedFd> {
         self.enter(b".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, access.file())
@@ -144,6 +203,12 @@ impl Dir {
     /// Sets the permission bits. A file system without permissions may reject this, which is no failure.
     pub(crate) fn set_mode(&self, mode: u32) {
         let _ = rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode & 0o7777));
+    }
+
+    /// Whether this process may create files in it.
+    pub(crate) fn takes_files(&self) -> bool {
+        let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::accessat(&self.0, c".", wanted, AtFlags::EACCESS).is_ok()
     }
 
     /// What `name` is.
@@ -255,7 +320,16 @@ fn look(found: &rustix::fs::Statx) -> Look {
         written: nanoseconds(found.stx_mtime),
         size: found.stx_size,
         mode: u32::from(found.stx_mode),
+        links: found.stx_nlink,
+        user: found.stx_uid,
+        group: found.stx_gid,
+        id: FileId { device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino },
     }
+}
+
+/// What an open file is.
+pub(crate) fn look_at(file: BorrowedFd<'_>) -> Result<Look> {
+    rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, LOOKED_AT).map(|found| look(&found))
 }
 
 pub(super) fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {

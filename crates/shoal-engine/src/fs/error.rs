@@ -28,12 +28,18 @@ pub(crate) enum Operation {
     Write,
     /// Setting its permissions.
     Chmod,
+    /// Setting its user and group.
+    Chown,
+    /// Reading or setting its extended attributes.
+    Xattr,
     /// Setting the time of its last change.
     Utimens,
     /// Closing a file.
     Close,
     /// Making a file or directory durable.
     Fsync,
+    /// Making a link.
+    Link,
     /// Giving a temporary file its final name.
     Rename,
 }
@@ -52,11 +58,18 @@ impl Operation {
             Operation::Stat => "cannot look at",
             Operation::Write => "cannot write",
             Operation::Chmod => "cannot set the permissions of",
+            Operation::Chown => "cannot set the owner of",
+            Operation::Xattr => "cannot set the attributes of",
             Operation::Utimens => "cannot set the modification time of",
             Operation::Close => "cannot finish writing",
             Operation::Fsync => "cannot make durable",
+            Operation::Link => "cannot make the link",
             Operation::Rename => "cannot put in place",
         }
+    }
+
+    fn is_of_attributes(self) -> bool {
+        matches!(self, Operation::Chown | Operation::Chmod | Operation::Utimens | Operation::Xattr | Operation::Link)
     }
 
     fn adds_a_name(self) -> bool {
@@ -107,6 +120,7 @@ impl FsError {
             Errno::MFILE | Errno::NFILE => Kind::OutOfFiles,
             Errno::ACCESS | Errno::PERM => Kind::Denied,
             Errno::NAMETOOLONG => Kind::NameTooLong,
+            Errno::NOTSUP if self.operation.is_of_attributes() => Kind::Attribute,
             Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => Kind::NameConflict,
             // How vfat, NTFS and case-folding directories reject a name that other file systems allow.
             Errno::INVAL | Errno::ILSEQ if self.operation.adds_a_name() => Kind::Denied,
@@ -128,6 +142,7 @@ impl FsError {
             Errno::LOOP => "a symbolic link has this name".into(),
             Errno::XDEV => "it is on another file system".into(),
             Errno::NOENT => "its directory no longer exists".into(),
+            Errno::NOTSUP if self.operation.is_of_attributes() => "this file system or this user cannot keep it".into(),
             Errno::INVAL | Errno::ILSEQ if self.operation.adds_a_name() => "the file system does not allow this \
             name"
                 .into(),
@@ -141,6 +156,9 @@ impl FsError {
             Errno::IO | Errno::ROFS => Some("check the kernel log (dmesg), then run the same command again".into()),
             Errno::NOENT => Some("was the destination removed or unmounted?".into()),
             Errno::FBIG => Some("check ulimit -f".into()),
+            Errno::NOTSUP if self.operation.is_of_attributes() => {
+                Some("run as root, or leave out `strict_attributes=True`, which makes it a note".into())
+            }
             _ => None,
         }
     }

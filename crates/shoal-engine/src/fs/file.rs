@@ -2,7 +2,7 @@
 //!
 //! Not here: opening (`dir.rs`), durability of directories (`sync.rs`), reading a source (`read.rs`).
 
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -49,9 +49,13 @@ pub(crate) fn set_mode(file: BorrowedFd<'_>, mode: u32) -> Result<bool, FsError>
 
 /// Sets the modification time and not the access time. Call it after the last write, which would set it again.
 pub(crate) fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> Result<(), FsError> {
-    let last_modification = timespec(time);
+    rustix::fs::futimens(file, &modified(time)).map_err(Operation::Utimens.failed())
+}
+
+/// This modification time, and the access time as it is.
+pub(super) fn modified(time: SystemTime) -> Timestamps {
     let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification }).map_err(Operation::Utimens.failed())
+    Timestamps { last_access, last_modification: timespec(time) }
 }
 
 /// Sets the change time of a file to now, and nothing else.
@@ -111,18 +115,6 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), FsError> {
         Errno::INTR => Ok(()), // freed as well; the sync reports whether writes failed
         errno => Err(Operation::Close.failed()(errno)),
     }
-}
-
-/// Writes the bytes, sets the time if there is one, makes the file durable if wanted, and closes it.
-pub(crate) fn fill(file: OwnedFd, bytes: &[u8], modified: Option<SystemTime>, durable: bool) -> Result<(), FsError> {
-    write_all(file.as_fd(), bytes)?;
-    if let Some(modified) = modified {
-        set_modified(file.as_fd(), modified)?;
-    }
-    if durable {
-        sync(file.as_fd())?;
-    }
-    close(file)
 }
 
 /// Appends all of `from` to `to`.

@@ -1,11 +1,13 @@
 //! The only place that touches files. It knows system calls and their errors, and no run.
 //!
-//! Writing: `dir.rs`, `file.rs`, `sync.rs`, `publish.rs`. Reading: `walk.rs`, `read.rs`, `root.rs`. Shoal's own files:
-//! `private.rs`, `lock.rs`. What the machine has: `random.rs`, `space.rs`, `storage.rs`, `limits.rs`, `schedstat.rs`,
+//! Writing: `dir.rs`, `file.rs`, `sync.rs`, `publish.rs`. Reading: `walk.rs`, `read.rs`, `root.rs`. Both: `attributes.rs`,
+//! `extents.rs`. Shoal's own files: `private.rs`, `lock.rs`. What the machine has: `random.rs`, `space.rs`, `storage.rs`, `limits.rs`, `schedstat.rs`,
 //! `neighbour.rs`.
 
+pub(crate) mod attributes;
 pub(crate) mod dir;
 pub(crate) mod error;
+pub(crate) mod extents;
 pub(crate) mod file;
 pub(crate) mod limits;
 pub mod lock;

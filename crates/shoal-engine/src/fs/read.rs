@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-use super::dir::Dir;
+use super::dir::{Dir, FileId};
 use super::error::plain;
 use crate::display::escape;
 use crate::error::{Error, Kind};
@@ -64,8 +64,18 @@ impl std::ops::DerefMut for Space {
 pub(crate) struct Facts {
     /// Whether it is a regular file.
     pub regular: bool,
-    /// Permission bits, at most 0o777.
+    /// Permission bits, at most 0o7777.
     pub mode: u32,
+    /// The number of its user.
+    pub user: u32,
+    /// The number of its group.
+    pub group: u32,
+    /// Whether it has several names.
+    pub has_several_names: bool,
+    /// Which one it is.
+    pub id: FileId,
+    /// Bytes that it takes on its disk.
+    pub allocated: u64,
     /// Length in bytes.
     pub size: u64,
     /// The modification time, in nanoseconds since 1970.
@@ -78,7 +88,12 @@ impl Facts {
     fn of(found: &rustix::fs::Stat) -> Facts {
         Facts {
             regular: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
-            mode: found.st_mode & 0o777,
+            mode: found.st_mode & 0o7777,
+            user: found.st_uid,
+            group: found.st_gid,
+            has_several_names: found.st_nlink > 1,
+            id: FileId { device: found.st_dev, inode: found.st_ino },
+            allocated: found.st_blocks as u64 * 512,
             size: found.st_size as u64,
             written: nanoseconds(found.st_mtime, found.st_mtime_nsec),
             changed: nanoseconds(found.st_ctime, found.st_ctime_nsec),
@@ -87,14 +102,19 @@ impl Facts {
 
     /// The modification time.
     pub(crate) fn last_modified(&self) -> Option<SystemTime> {
-        let all = self.written.unsigned_abs();
-        let time = match u64::try_from(all) {
-            Ok(nanoseconds) => Duration::from_nanos(nanoseconds),
-            // After the year 2554.
-            Err(_) => Duration::new(u64::try_from(all / 1_000_000_000).ok()?, (all % 1_000_000_000) as u32),
-        };
-        if self.written < 0 { UNIX_EPOCH.checked_sub(time) } else { UNIX_EPOCH.checked_add(time) }
+        system_time(self.written)
     }
+}
+
+/// A time of a file, from nanoseconds since 1970.
+pub(crate) fn system_time(written: i128) -> Option<SystemTime> {
+    let all = written.unsigned_abs();
+    let time = match u64::try_from(all) {
+        Ok(nanoseconds) => Duration::from_nanos(nanoseconds),
+        // After the year 2554.
+        Err(_) => Duration::new(u64::try_from(all / 1_000_000_000).ok()?, (all % 1_000_000_000) as u32),
+    };
+    if written < 0 { UNIX_EPOCH.checked_sub(time) } else { UNIX_EPOCH.checked_add(time) }
 }
 
 /// Opens `name`, one component, in a directory for reading. A pipe or device is opened, not waited for.
@@ -102,6 +122,18 @@ pub(crate) fn open(directory: &Dir, name: &[u8], follow: bool) -> Result<OwnedFd
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     flags.set(OFlags::NOFOLLOW, !follow);
     retry_on_intr(|| rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()))
+}
+
+/// Opens the file at `path` below a directory, over links that stay below it. `EXDEV` if one leads elsewhere, or is absolute.
+pub(crate) fn open_inside(directory: &Dir, path: &[u8]) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(directory.as_fd(), path, flags, Mode::empty(), resolve) {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            result => return result,
+        }
+    }
 }
 
 /// Opens a file by its path, which may contain links, for reading. A pipe or device is opened, not waited for.
@@ -280,8 +312,7 @@ mod tests {
     fn a_time_in_a_far_future_or_past_is_kept() {
         let second = 1_000_000_000;
         for written in [0, 7, -7, 253_402_214_400 * second + 9, -253_402_214_400 * second - 9] {
-            let facts = Facts { regular: true, mode: 0, size: 0, written, changed: 0 };
-            let time = facts.last_modified().unwrap();
+            let time = system_time(written).unwrap();
             let since = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
             let back = time.duration_since(UNIX_EPOCH).map_or_else(|before| -since(before.duration()), since);
             assert_eq!(back, written);

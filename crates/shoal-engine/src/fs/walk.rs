@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::{Errno, Result};
 
-use super::dir::{Dir, INSIDE};
+use super::dir::{Dir, FileId, INSIDE};
 use super::read::nanoseconds;
 
 /// Links that the kernel follows on the way to one file.
@@ -58,13 +58,6 @@ pub(crate) fn kind_of(path: &Path, follow: bool) -> Result<Kind> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let found = rustix::fs::statat(rustix::fs::CWD, path, flags)?;
     Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
-}
-
-/// Which directory it is, whatever its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
 }
 
 /// Entries of a directory that were read and not yet used.
@@ -212,6 +205,13 @@ impl Dir {
         Ok(Kind::of(FileType::from_raw_mode(found.st_mode)))
     }
 
+    /// Which file `name` is, if it is a regular file with several names. `None` also if it cannot be looked at.
+    pub(crate) fn several_names(&self, name: &[u8]) -> Option<FileId> {
+        let found = rustix::fs::statat(self.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(found.st_mode).is_file();
+        (is_file && found.st_nlink > 1).then_some(FileId { device: found.st_dev, inode: found.st_ino })
+    }
+
     /// Permission bits of the directory at `path`, several components below this one. `follow`: also of one that a link
     /// leads to. The empty path is this directory. In a tree that another program is changing, a link further up may lead
     /// to another directory; but a program that can create that link can change permissions there as well.
@@ -258,9 +258,9 @@ impl Dir {
     }
 
     /// Which directory this is.
-    pub(crate) fn identity(&self) -> Result<Identity> {
+    pub(crate) fn identity(&self) -> Result<FileId> {
         let found = rustix::fs::fstat(self.as_fd())?;
-        Ok(Identity { device: found.st_dev, inode: found.st_ino })
+        Ok(FileId { device: found.st_dev, inode: found.st_ino })
     }
 
     /// The position up to which it was read, for [`Dir::go_to`].

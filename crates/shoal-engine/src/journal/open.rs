@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
 use super::error::JournalError;
 use super::files::Files;
 use super::journal::Journal;
-use super::options::{DESTINATION, LAYOUT, Location, OpenOptions, RunKey};
+use super::options::{DESTINATION, LAYOUT, Location, OF_FILES, OpenOptions, RunKey};
 use super::parts;
 use super::rate::Rate;
 use super::rows::{Entry, Fault, Header, Progress};
@@ -226,7 +226,9 @@ impl Journal {
         let differences = differences(&header.options, &key.options).join(", ");
         let has_begun =
             self.connection().and_then(|store| header.has_begun(store)).map_err(|error| self.explain(error))?;
-        let binds = has_begun && options.resume.pass().is_none();
+        let lists_all = || self.load_progress(header.id).map(|progress| options.pass(&progress).is_some());
+        let is_update = differ_in_files(&header.options, &key.options) && lists_all()?;
+        let binds = has_begun && options.resume.pass().is_none() && !is_update;
         let refused = |why: String, hint| Err(self.explain(Error::new(Kind::JournalMismatch, why).hint(hint).into()));
         if !differences.is_empty() && binds {
             let why = format!("a run from this source was started with other options: {differences}");
@@ -435,6 +437,14 @@ pub(super) fn refuse_directories(options: &[(String, String)]) -> Result<()> {
     let hint = "to pack objects into few files, use the destination \"parquet:DIR\"; to store each as a file, use another \
         directory";
     Err(Error::new(Kind::JournalMismatch, why).hint(hint))
+}
+
+/// Whether two sets of options differ in nothing but what belongs to files: an update compares that, too.
+fn differ_in_files(old: &[(String, String)], new: &[(String, String)]) -> bool {
+    let others = |options: &[(String, String)]| -> Vec<(String, String)> {
+        options.iter().filter(|(name, _)| !OF_FILES.contains(&name.as_str())).cloned().collect()
+    };
+    differences(&others(old), &others(new)).is_empty()
 }
 
 /// How two sets of options differ, as `name: old -> new`.

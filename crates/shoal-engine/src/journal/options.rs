@@ -62,6 +62,9 @@ pub const LAYOUT: &str = "layout";
 /// The option of [`RunKey::options`] with the part of a job, if the run is one.
 pub const PART: &str = "part";
 
+/// The options of [`RunKey::options`] that say what of files is copied besides their bytes.
+pub const OF_FILES: [&str; 3] = ["links", "exact", "hard_links"];
+
 /// Identifies a run: the same source and the same options continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunKey {

@@ -11,7 +11,7 @@ use super::error::JournalError;
 use crate::error::{Error, Kind};
 
 /// Raised with every change of the tables or of what a checksum covers.
-pub(super) const FORMAT: i64 = 6;
+pub(super) const FORMAT: i64 = 7;
 /// What to do with a journal of another version.
 pub(super) const OTHER_VERSION: &str = "finish the run with the version of shoal that wrote it, or move the journal away \
     (`.shoal` in the destination) and run again with `overwrite=\"always\"`: everything is fetched again";

@@ -86,6 +86,7 @@ impl Session {
             barrier: self.barrier,
             same_boot: !self.boot.is_empty() && boot == Some(self.boot.as_str()),
             sound: self.state == SOUND || self.volatile && self.state != BARRIER_FAILED,
+            failed: self.state == BARRIER_FAILED,
             volatile: self.volatile,
             // Without barriers, a restart can tear what was whole.
             whole: matches!(self.state, SOUND | KILLED_AND_DONE)

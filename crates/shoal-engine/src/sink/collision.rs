@@ -25,6 +25,8 @@ pub(crate) struct Times {
 pub(crate) struct Rules {
     pub twice: Twice,
     pub overwrite: Overwrite,
+    /// Files may have several names.
+    pub hard_links: bool,
 }
 
 /// What to do with an object that has other bytes than the file.
@@ -145,22 +147,26 @@ pub(crate) fn is_done(
     source_changed: Option<i64>,
     each: bool,
 ) -> bool {
-    match sessions.whose(times.born, times.changed) {
-        Whose::Earlier(session) => {
-            let unchanged = source_changed.is_none_or(|changed| was_before(changed, session));
-            let believed = session.may_stay(times.changed) && (session.same_boot || !each);
-            let same_root = sessions.holding(times.born).all(|session| session.same_root);
-            rules.twice == Twice::SameObject && unchanged && believed && same_root
-        }
-        Whose::This | Whose::Other => false,
-    }
+    // Judged by the session that changed it last: it had compared the file with its object, or written it.
+    let is_current = |session: &Interval| {
+        let unchanged = source_changed.is_none_or(|changed| was_before(changed, session));
+        unchanged && session.may_stay(times.changed) && (session.same_boot || !each) && session.same_root
+    };
+    let is_earlier = matches!(sessions.whose(times.born, times.changed), Whose::Earlier(_));
+    let mut last = sessions.changing(times.changed).peekable();
+    // A file with several names is changed by what happens to the others, so there the session that made it counts as well.
+    let made = || {
+        !rules.hard_links || sessions.holding(times.born).all(|one| source_changed.is_none_or(|at| was_before(at, one)))
+    };
+    let is_done = is_earlier && last.peek().is_some() && last.all(is_current) && made();
+    rules.twice == Twice::SameObject && is_done
 }
 
 /// Whether a file of another size or time than its object's is the user's to keep: others have changed what earlier sessions
 /// had made, and nothing has changed its source since. What a killed session left of an object is no copy: there, the listing
 /// must have been finished since. With `overwrite`, the user wants what the source has.
 pub(crate) fn is_edited(sessions: &Sessions, rules: Rules, times: Times, source_changed: Option<i64>) -> bool {
-    let Rules { twice: Twice::SameObject, overwrite: Overwrite::Never } = rules else { return false };
+    let Rules { twice: Twice::SameObject, overwrite: Overwrite::Never, .. } = rules else { return false };
     let made_all = |session: &Interval| {
         let unchanged = source_changed.is_some_and(|changed| was_before(changed, session));
         // Writing sets this time, and a change of permissions or a link does not: they do not make a torn file the user's.
@@ -212,6 +218,7 @@ mod tests {
         sound: true,
         volatile: false,
         whole: true,
+        failed: false,
         superseded: false,
         same_root: true,
     };
@@ -254,12 +261,12 @@ mod tests {
             (whole, Reissued, Redo, Replace, Replace),
         ] {
             for (overwrite, wanted) in [(Overwrite::Never, never), (Overwrite::Always, always)] {
-                let rules = Rules { twice, overwrite };
+                let rules = Rules { twice, overwrite, hard_links: false };
                 let decided = rules.decide(&run, times, mode, true, &|| true);
                 assert_eq!(decided, wanted, "{times:?} {twice:?} {mode:?} {overwrite:?}");
             }
         }
-        let rules = Rules { twice: Conflict, overwrite: Overwrite::Never };
+        let rules = Rules { twice: Conflict, overwrite: Overwrite::Never, hard_links: false };
         let late = file(160, 160); // no barrier has covered it
         for (timed, torn) in [(false, late), (true, late), (true, torn)] {
             let decided = |begins| rules.decide(&run, torn, Redo, timed, &move || begins);
@@ -285,14 +292,14 @@ mod tests {
         lease.saw(110);
         let set_back = Sessions::new(vec![EARLIER], Arc::new(lease));
         for (twice, wanted) in [(Conflict, Second), (Repeated, Second), (SameObject, Replace)] {
-            let rules = Rules { twice, overwrite: Overwrite::Never };
+            let rules = Rules { twice, overwrite: Overwrite::Never, hard_links: false };
             assert_eq!(rules.decide(&set_back, torn, Redo, true, &|| true), wanted, "of either session");
         }
         let lease = Lease::unbounded();
         lease.saw(195);
         let overlapping = Sessions::new(vec![EARLIER], Arc::new(lease));
         for (born, wanted) in [(196, Replace), (201, Second)] {
-            let rules = Rules { twice: Reissued, overwrite: Overwrite::Never };
+            let rules = Rules { twice: Reissued, overwrite: Overwrite::Never, hard_links: false };
             assert_eq!(rules.decide(&overlapping, file(born, born), Redo, false, &|| true), wanted, "born {born}");
         }
         let rebooted = sessions(Interval { same_boot: false, ..EARLIER });
@@ -312,7 +319,7 @@ mod tests {
             (&unsound, file(250, 250), SameBytes::Present),
             (&unsound, file(310, 310), SameBytes::Present),
         ] {
-            let rules = |twice| Rules { twice, overwrite: Overwrite::Never };
+            let rules = |twice| Rules { twice, overwrite: Overwrite::Never, hard_links: false };
             assert_eq!(same_bytes(run, rules(Twice::SameObject), times, Mode::Redo), wanted, "{times:?}");
             assert_eq!(
                 is_done(run, rules(Twice::SameObject), times, Some(99), false),
@@ -322,14 +329,20 @@ mod tests {
             assert!(!is_done(run, rules(Twice::Repeated), times, None, false), "{times:?}");
             assert!(!is_done(run, rules(Twice::SameObject), times, Some(100), false), "its source was changed since");
         }
-        let volatile =
-            |twice| same_bytes(&volatile, Rules { twice, overwrite: Overwrite::Never }, file(180, 180), Mode::Redo);
+        let volatile = |twice| {
+            same_bytes(
+                &volatile,
+                Rules { twice, overwrite: Overwrite::Never, hard_links: false },
+                file(180, 180),
+                Mode::Redo,
+            )
+        };
         assert_eq!(volatile(Twice::Reissued), SameBytes::Rewrite, "a second id of this name must not replace it");
         let second = 1_000_000_000;
         let late = |time: i64| 3 * second + time;
         let interval =
             Interval { low: late(100), seen: late(180), high: late(200), barrier: Some(late(150)), ..EARLIER };
-        let rules_of_one = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        let rules_of_one = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never, hard_links: false };
         for (changed, wanted) in [(late(99), true), (3 * second, false), (second, true)] {
             let times = file(late(120), late(120));
             let lease = Lease::unbounded();
@@ -339,7 +352,7 @@ mod tests {
             assert_eq!(done, wanted, "a time of change in whole seconds stands for up to two: {changed}");
         }
         let rebooted = sessions(Interval { same_boot: false, ..EARLIER });
-        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never, hard_links: false };
         for (each, wanted) in [(false, true), (true, false)] {
             assert_eq!(is_done(&rebooted, rules, file(140, 7), None, each), wanted, "synced one by one: {each}");
         }
@@ -353,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_others_have_changed_stays_only_if_it_was_whole_and_its_source_is_as_it_was() {
-        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never };
+        let rules = Rules { twice: Twice::SameObject, overwrite: Overwrite::Never, hard_links: false };
         let superseded = Interval { superseded: true, ..EARLIER };
         let edited = Times { born: Some(120), changed: 250, written: 250 };
         let is = |interval: Interval, rules, times, changed| is_edited(&sessions(interval), rules, times, changed);
@@ -378,7 +391,7 @@ mod tests {
 
     #[test]
     fn in_an_update_a_file_from_behind_the_last_barrier_before_a_restart_is_never_unchanged() {
-        let rules = |twice| Rules { twice, overwrite: Overwrite::Never };
+        let rules = |twice| Rules { twice, overwrite: Overwrite::Never, hard_links: false };
         let superseded = Interval { superseded: true, ..EARLIER };
         let rebooted = sessions(Interval { same_boot: false, ..superseded });
         for (times, safe) in [(file(140, 7), true), (file(150, 7), false), (file(160, 7), false)] {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::{Error, Kind, Result};
 use crate::key::ObjectKey;
-use crate::object::{Modes, ObjectMeta, Payload};
+use crate::object::{Modes, ObjectMeta, Payload, Takes};
 use crate::partition::Partition;
 
 crate::words! {
@@ -81,7 +81,7 @@ impl Sink for DigestSink {
         format!("{} of {}", self.checksum.as_str(), self.inner.identity())
     }
     fn properties(&self) -> SinkProperties {
-        SinkProperties { blocks: true, ..self.inner.properties() } // hashing keeps a core busy
+        SinkProperties { blocks: true, takes: Takes::default(), ..self.inner.properties() } // hashing keeps a core busy
     }
     fn journal_dir(&self) -> Option<PathBuf> {
         self.inner.journal_dir()
@@ -118,6 +118,12 @@ impl Sink for DigestSink {
     }
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
+    }
+    fn directory(&self, _path: &[u8], _meta: &ObjectMeta, _make: bool) -> Result<()> {
+        Ok(()) // a directory has no checksum
+    }
+    fn sync_directories(&self) -> Result<()> {
+        Ok(())
     }
     fn finish(&self) -> Result<Option<String>> {
         self.inner.finish()
@@ -168,6 +174,10 @@ impl PartitionWriter for DigestPartition {
     fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
         let (inner, key, hasher) = (self.inner.clone(), key.clone(), Hasher::new(self.checksum));
         Ok(Some(Box::new(Pieces { inner, index, key, wanted: meta.size, size: 0, hasher })))
+    }
+
+    fn link(&mut self, _index: u32, _key: &ObjectKey, _to: &ObjectKey, _meta: &ObjectMeta) -> Result<Option<Put>> {
+        Ok(None) // each name has its own line
     }
 
     fn completed(&mut self) -> Option<Completed> {

@@ -120,7 +120,7 @@ impl Sink for MemorySink {
         let mut store = self.store();
         store.clock += 1;
         start.lease.saw(store.clock);
-        let rules = Rules { twice: start.twice, overwrite: Overwrite::Never };
+        let rules = Rules { twice: start.twice, overwrite: Overwrite::Never, hard_links: false };
         store.started = Some((Sessions::new(start.sessions.clone(), start.lease.clone()), rules));
         Ok(Started {
             began: Some(store.clock),

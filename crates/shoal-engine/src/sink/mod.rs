@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::key::ObjectKey;
 use crate::name::Name;
-use crate::object::Fingerprint;
+use crate::object::{Fingerprint, ObjectMeta};
 pub use crate::object::{ObjectWriter, Put};
 pub use crate::sink_state::{ReadRow, SinkState, StateRow};
 pub use flush::{DurabilityScope, Flush, Flushed, Sealed};
@@ -125,6 +125,22 @@ pub trait Sink: Send + Sync {
     fn mend(&self, state: &dyn SinkState, stop: &mut dyn FnMut() -> bool) -> Result<Vec<StateRow>> {
         let _ = (state, stop);
         Ok(Vec::new())
+    }
+    /// Gives the directory at `path` what belongs to it, once everything below it is written. Empty: the root. A directory
+    /// that is not there is made if `make`.
+    ///
+    /// # Errors
+    /// Of class `Run`.
+    fn directory(&self, path: &[u8], meta: &ObjectMeta, make: bool) -> Result<()> {
+        let _ = (path, meta, make);
+        Ok(())
+    }
+    /// Makes what [`Sink::directory`] has set durable.
+    ///
+    /// # Errors
+    /// Of class `Run`.
+    fn sync_directories(&self) -> Result<()> {
+        Ok(())
     }
     /// Called once at the end, also of an interrupted run, after the journal has recorded that this session has ended.
     /// If that could not be recorded, it is not called and the lease stays, as after a kill. What it returns is a note for

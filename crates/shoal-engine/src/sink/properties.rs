@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::object::Takes;
+
 /// How a sink writes. The same for the whole run; the default is that of a directory of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkProperties {
@@ -25,6 +27,8 @@ pub struct SinkProperties {
     pub replaces: bool,
     /// It stores what the source says of an object beside its bytes: when it was last changed, and its entity tag.
     pub metadata: bool,
+    /// What it takes of a file besides bytes, permissions and times.
+    pub takes: Takes,
     /// How objects are stored, if not as files. A run continues only in the same form.
     pub form: Option<&'static str>,
     /// How long the sink may take, after a run was stopped, to make durable what it holds
@@ -56,6 +60,7 @@ impl Default for SinkProperties {
             open_max: Some(Duration::from_secs(1)),
             replaces: true,
             metadata: false,
+            takes: Takes::default(),
             form: None,
             stop_within: Duration::ZERO,
             parts: false,

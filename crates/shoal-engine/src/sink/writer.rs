@@ -69,6 +69,12 @@ pub trait PartitionWriter {
     }
     /// Begins an object that is written in pieces. `None`: there is no room for this size now; the sink wakes the lane.
     fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>>;
+    /// Makes `key` another name of the object `to`, which this run has written with the size and time in `meta`. `None` if that
+    /// is not possible: then the object is written.
+    fn link(&mut self, index: u32, key: &ObjectKey, to: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Put>> {
+        let _ = (index, key, to, meta);
+        Ok(None)
+    }
     /// The next write that has ended, in any order; `None`: none at the moment. The sink has woken the lane for it.
     fn completed(&mut self) -> Option<Completed> {
         None

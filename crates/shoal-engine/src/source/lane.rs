@@ -2,6 +2,7 @@
 //! engine's side (`engine/lane/`).
 
 use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -186,6 +187,12 @@ pub trait Lane {
         let _ = job;
         None
     }
+    /// Makes the name of a job another name of the object `to`, of which this run has written a file with the size and time in
+    /// `meta`. Returns the job if that is not possible.
+    fn linked(&self, job: Job, to: &[u8], meta: &ObjectMeta) -> Option<Job> {
+        let _ = (to, meta);
+        Some(job)
+    }
     /// Answers a job with the complete object. Returns `None` if the write failed or was not wanted.
     fn whole(&self, job: Job, meta: &ObjectMeta, payload: Payload<'_>) -> Option<Written>;
     /// Begins an object that arrives in pieces; waits until the sink has room for it. On an error, pass the error to
@@ -270,6 +277,30 @@ impl Body {
             self.bytes += bytes as u64;
         }
         Some(filled)
+    }
+
+    /// Continues with a hole, if the sink takes holes.
+    ///
+    /// # Errors
+    /// As [`Body::write`].
+    pub fn hole(&mut self, length: u64) -> Result<bool> {
+        let is_taken = self.writer.hole(length).map_err(Error::of_sink)?;
+        self.bytes += if is_taken { length } else { 0 };
+        Ok(is_taken)
+    }
+
+    /// Lets the sink append up to `length` bytes of a file, from `at` on. `None`: call `write`.
+    ///
+    /// # Errors
+    /// As [`Body::write`].
+    pub fn copy(&mut self, file: BorrowedFd<'_>, at: u64, length: usize) -> Result<Option<usize>> {
+        let before = std::time::Instant::now();
+        let copied = self.writer.copy(file, at, length).map_err(Error::of_sink)?;
+        if let Some(bytes) = copied {
+            self.lane.wrote(bytes, before.elapsed());
+            self.bytes += bytes as u64;
+        }
+        Ok(copied)
     }
 
     /// Bytes written so far.

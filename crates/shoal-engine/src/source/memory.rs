@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::in_pieces::in_pieces;
 use super::{
@@ -31,6 +31,8 @@ pub enum Answer {
     Broken(Kind),
     /// This error.
     Fail(Kind),
+    /// That the connection broke, and a wish to be asked again only after this time.
+    Later(Duration),
     /// The whole object, which is then withdrawn: at once, or only when the lane ends.
     Withdrawn {
         /// The failure.
@@ -272,6 +274,9 @@ impl MemorySource {
                 (None, _) => {}
             },
             Answer::Fail(kind) => lane.failed(job, Error::new(kind, "as scripted")),
+            Answer::Later(wait) => {
+                lane.failed(job, Error::new(Kind::Disconnected, "as scripted").retry_after(Some(wait)));
+            }
             Answer::GivenBack => lane.requeued(job),
             Answer::Pieces(size) => pieces(lane, job, &meta, data, size.max(1), None).await,
             Answer::Broken(kind) => pieces(lane, job, &meta, data, 1, Some(kind)).await,

@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use crate::error::{HostId, Result};
 use crate::findings::Findings;
-use crate::object::Storage;
+use crate::object::{ObjectMeta, Storage, Takes};
 use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
@@ -98,6 +98,8 @@ pub struct SourceProperties {
     pub twice: Twice,
     /// Copies of its objects usually keep their times.
     pub has_times: bool,
+    /// They are files of this machine, with owners and all that belongs to a file.
+    pub has_attributes: bool,
     /// Its names are keys of a store and no paths, so that a program that reads them gets any.
     pub has_keys: bool,
     /// How a resumed listing checks that the part before its cursor is still what was committed.
@@ -131,6 +133,7 @@ impl Default for SourceProperties {
             in_turn: false,
             twice: Twice::SameObject,
             has_times: false,
+            has_attributes: false,
             has_keys: false,
             behind: Behind::Trusted,
             lanes_max: None,
@@ -178,6 +181,30 @@ pub trait Source: Send + Sync {
     fn host_of(&self, partition: &Partition) -> Option<HostId> {
         let _ = partition;
         None
+    }
+    /// Whether one lane must fetch the objects of this partition, in their order: some build on those before them.
+    fn is_in_turn(&self, partition: &Partition) -> bool {
+        let _ = partition;
+        false
+    }
+    /// This source as it passes its objects to a destination that takes more of them than bytes, or not even links. `None`: it
+    /// has nothing more.
+    fn passed_to(&self, takes: Takes) -> Option<Arc<dyn Source>> {
+        let _ = takes;
+        None
+    }
+    /// Options that change what it passes, by name. A run continues only with the same.
+    fn bound(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Calls `each` with the path of every directory that it lists and with what belongs to that; with those below a directory
+    /// before it. The last path is empty: the root.
+    ///
+    /// # Errors
+    /// That of `each`, or that a directory cannot be read.
+    fn directories(&self, each: &mut dyn FnMut(&[u8], &ObjectMeta) -> Result<()>) -> Result<()> {
+        let _ = each;
+        Ok(())
     }
     /// The host of the object at this locator, if there are many: objects of one host are retried together.
     fn host_at(&self, locator: &[u8]) -> Option<HostId> {

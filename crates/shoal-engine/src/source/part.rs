@@ -16,7 +16,7 @@ use super::{
 };
 use crate::error::{HostId, Result};
 use crate::findings::Findings;
-use crate::object::Storage;
+use crate::object::{ObjectMeta, Storage, Takes};
 use crate::part::{Part, Seen};
 use crate::partition::{Cursor, Partition};
 
@@ -63,6 +63,18 @@ impl Source for OfPart {
     }
     fn host_of(&self, partition: &Partition) -> Option<HostId> {
         self.inner.host_of(partition)
+    }
+    fn is_in_turn(&self, partition: &Partition) -> bool {
+        self.inner.is_in_turn(partition)
+    }
+    fn passed_to(&self, _takes: Takes) -> Option<Arc<dyn Source>> {
+        None // it is before it is divided
+    }
+    fn bound(&self) -> Vec<(String, String)> {
+        self.inner.bound()
+    }
+    fn directories(&self, _each: &mut dyn FnMut(&[u8], &ObjectMeta) -> Result<()>) -> Result<()> {
+        Ok(()) // another part may still write into them
     }
     fn host_at(&self, locator: &[u8]) -> Option<HostId> {
         self.inner.host_at(locator)

@@ -100,6 +100,12 @@ impl Sink for FailingSink {
     fn withdraw(&self, object: &WithdrawnObject) {
         self.inner.withdraw(object);
     }
+    fn directory(&self, path: &[u8], meta: &ObjectMeta, make: bool) -> Result<()> {
+        self.fuse.run(|| self.inner.directory(path, meta, make))
+    }
+    fn sync_directories(&self) -> Result<()> {
+        self.fuse.run(|| self.inner.sync_directories())
+    }
     fn finish(&self) -> Result<Option<String>> {
         self.inner.finish()
     }
@@ -147,6 +153,9 @@ impl PartitionWriter for FailingPartition {
     fn begin(&mut self, index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {
         let begun = self.fuse.run(|| self.inner.begin(index, key, meta))?;
         Ok(begun.map(|inner| Box::new(FailingObject { inner, fuse: self.fuse.clone() }) as Box<dyn ObjectWriter>))
+    }
+    fn link(&mut self, index: u32, key: &ObjectKey, to: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Put>> {
+        self.fuse.run(|| self.inner.link(index, key, to, meta))
     }
     fn completed(&mut self) -> Option<Completed> {
         self.inner.completed()

@@ -84,6 +84,7 @@ impl Suite<'_> {
             barrier: None,
             same_boot: true,
             sound: true,
+            failed: false,
             volatile: true,
             superseded: false,
             same_root: true,

@@ -37,7 +37,7 @@ use super::queue::Dequeued;
 use super::shared::Shared;
 use crate::error::{Class, Error, HostId, Kind, Result};
 use crate::hosts::{HOLD_MAX, Places};
-use crate::object::{Fingerprint, ObjectMeta, Payload};
+use crate::object::{Fingerprint, ObjectKind, ObjectMeta, Payload};
 use crate::options::Pass;
 use crate::report::Reason;
 use crate::sink::{Left, PartitionWriter, Put, Writer};
@@ -384,7 +384,23 @@ impl Lane for Handle {
         self.0.timed(job.slot, |writer| writer.kept(&job.name)).ok().flatten()
     }
 
+    fn linked(&self, job: Job, to: &[u8], meta: &ObjectMeta) -> Option<Job> {
+        let Ok(to) = self.0.shared.sink.admit(to) else { return Some(job) };
+        match self.0.timed(job.slot, |writer| writer.link(job.index, &job.name, &to, meta)) {
+            Ok(None) => return Some(job),
+            Ok(Some(put)) => self.0.stored(job, Ok(put), 0, false),
+            Err(error) => self.0.stored(job, Err(error), 0, false),
+        };
+        None
+    }
+
     fn whole(&self, job: Job, meta: &ObjectMeta, mut payload: Payload<'_>) -> Option<Written> {
+        if meta.kind == ObjectKind::Link && !self.0.shared.writing.takes.links {
+            let probe = self.0.take_probe(job.id());
+            self.0.shared.hosts.succeeded(job.entry().host, probe);
+            self.0.skip(&job, Reason::Link); // its text is no contents
+            return None;
+        }
         let bytes = payload.size();
         let result = self.0.timed(job.slot, |writer| writer.put(job.index, &job.name, meta, &mut payload));
         self.0.spend(bytes);

@@ -14,7 +14,7 @@ pub(super) fn remove_leftovers(opened: &Opened) -> Result<Option<String>> {
     let tmp = &opened.tmp;
     let mut files = 0u64;
     tmp.names(|name| {
-        if is_file_name(name) && tmp.look(name).is_ok_and(|look| look.kind.is_file()) {
+        if is_file_name(name) && tmp.look(name).is_ok_and(|look| look.kind.is_file() || look.kind.is_symlink()) {
             tmp.remove(name)?;
             files += 1;
         }

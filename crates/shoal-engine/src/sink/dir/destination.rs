@@ -17,23 +17,28 @@ use super::clock::{self, Clock, First, Warp};
 use super::description;
 use super::directory::Directory;
 use super::joined::Joined;
+use super::lost::Lost;
 use super::open::{Opened, sync_above};
 use super::options::DirOptions;
 use super::probe;
 use super::removals::Removals;
 use super::writing::Writing;
 use crate::display::escape;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::fs::dir::{Dir, DirectoryId, Look, has_mounts_below, resolved};
 use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::fs::lock::Lock;
 use crate::fs::sync::Barrier;
 use crate::name::SHOAL_DIR;
+use crate::object::Takes;
 use crate::options::Pass;
 use crate::session::{Lease, Sessions, Twice, Whose};
 use crate::sink::collision::{Rules, Times};
 use crate::sink::{DurabilityScope, Start, Started};
+
+/// What the owner of a directory needs to create files in it.
+const WRITABLE: u32 = 0o300;
 
 /// Everything that a session knows of its destination.
 #[derive(Debug)]
@@ -45,7 +50,7 @@ pub(super) struct Destination {
     pub root: Arc<Directory>,
     place: DirectoryId,
     /// Identifies `.shoal`. No object may be written into it, by whatever name.
-    private: DirectoryId,
+    pub private: DirectoryId,
     /// Different names may mean the same file, everywhere on the destination's file system.
     folds: bool,
     mounts: Mounts,
@@ -61,6 +66,8 @@ pub(super) struct Destination {
     /// them. They gain none: the user may have closed them, and files in them may be wider than those of the source. This
     /// is one that lacks some.
     pub lacking: Option<OnceLock<Box<[u8]>>>,
+    /// What belongs to files and could not be kept.
+    pub lost: Lost,
     /// `None` in a process that writes for the session of another process.
     pub clock: Option<Clock>,
     /// Keeps other runs out.
@@ -154,9 +161,10 @@ impl Destination {
             tmp: opened.tmp,
             file_mode: facts.file_mode,
             sessions: Sessions::new(facts.sessions, lease),
-            rules: Rules { twice, overwrite: options.overwrite },
+            rules: Rules { twice, overwrite: options.overwrite, hard_links: options.takes().hard_links },
             keep_times: false,
             lacking: None,
+            lost: Lost::new(options.strict_attributes),
             clock: None,
             _lock: opened.lock,
             replacing: RwLock::default(),
@@ -204,18 +212,41 @@ impl Destination {
         if narrow != look.mode {
             dir.set_mode(narrow);
         }
-        if bits & self.file_mode & !look.mode != 0 {
+        if bits & self.file_mode & !look.mode & 0o077 != 0 {
             lacking.get_or_init(|| path.into());
         }
     }
 
     /// What is to be said of the session at its end.
     pub fn note(&self) -> Option<String> {
-        let path = self.lacking.as_ref()?.get()?;
-        Some(format!(
-            "directories have fewer permissions than at the source, as \"{}\" has: an update adds none",
-            escape(path)
-        ))
+        let lacking = self.lacking.as_ref().and_then(OnceLock::get).map(|path| {
+            let path = escape(path);
+            format!("directories have fewer permissions than at the source, as \"{path}\" has: an update adds none")
+        });
+        let notes: Vec<String> = lacking.into_iter().chain(self.lost.note()).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+
+    /// What of a file is kept.
+    pub fn takes(&self) -> Takes {
+        self.options.takes()
+    }
+
+    /// Makes what directories got at the end of a run durable.
+    pub fn sync_directories(&self) -> Result<()> {
+        match self.root.barrier {
+            // One by one, each costs as much as a whole run; if they are lost, the next update sets them again.
+            Barrier::Nothing | Barrier::Each => Ok(()),
+            Barrier::Syncfs => self.sync(&Touched::new()).map(drop),
+        }
+    }
+
+    /// Whether a directory that is closed to its owner is this run's, which has closed it as its source is. The end of the run
+    /// closes it again.
+    pub fn may_open(&self, look: &Look) -> bool {
+        let times = self.times(look);
+        let is_own = || self.sessions.whose(times.born, times.changed) != Whose::Other;
+        look.user == rustix::process::geteuid().as_raw() && (self.options.exact || is_own())
     }
 
     /// Finds out about a directory that was just opened. `bits`: the permissions of its source, if that is to be compared.
@@ -227,6 +258,9 @@ impl Destination {
         }
         if let Some(bits) = bits {
             self.narrow(&dir, path, &look, bits);
+        }
+        if look.mode & WRITABLE != WRITABLE && self.may_open(&look) && !dir.takes_files() {
+            dir.set_mode(look.mode | 0o700);
         }
         let on_other_mount = !place.is_on_mount_of(&self.place);
         let (barrier, births) = match on_other_mount {
@@ -249,6 +283,14 @@ impl Destination {
             true => probe::folds_names(&directory.dir)?,
         };
         Ok(*directory.folds.get_or_init(|| folds))
+    }
+
+    /// Waits until this session may write.
+    pub fn wait_for_lease(&self) -> Result<()> {
+        match self.sessions.lease().wait() {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Interrupted, "the run was stopped while an object waited to be written")),
+        }
     }
 
     /// The whole path, for messages.

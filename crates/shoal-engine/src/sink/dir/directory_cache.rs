@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::destination::Destination;
-use super::directory::Directory;
+use super::directory::{Directory, open_below};
 use crate::error::Result;
-use crate::fs::dir::Access;
+use crate::fs::dir::{Access, Dir};
 use crate::fs::error::Operation;
 use crate::name::Name;
 use crate::object::{MODE_UNKNOWN, Modes};
@@ -56,6 +56,15 @@ impl DirectoryCache {
         Ok(directory)
     }
 
+    /// The directory `path` below the destination, if it is there.
+    pub fn find(&mut self, path: Option<&[u8]>) -> Option<Arc<Directory>> {
+        let Some(path) = path else { return Some(self.destination.root.clone()) };
+        self.cached(path).or_else(|| {
+            let dir = open_below(&self.destination.root.dir, path).ok()?;
+            Some(self.add(self.destination.directory(dir, path, None).ok()?))
+        })
+    }
+
     /// Closes all cached directories. Returns whether there were any.
     pub fn clear(&mut self) -> bool {
         let any = !self.open.is_empty();
@@ -69,11 +78,26 @@ impl DirectoryCache {
         Some(self.open[0].clone())
     }
 
+    /// Opens a directory. One of this run that is closed to its owner is opened to it first.
+    fn open_own(&self, above: &Directory, component: &[u8]) -> Result<Dir, Errno> {
+        match above.dir.open(component) {
+            Err(Errno::ACCESS) => {
+                let look = above.dir.look(component)?;
+                if !look.kind.is_dir() || !self.destination.may_open(&look) {
+                    return Err(Errno::ACCESS);
+                }
+                above.dir.set_mode_of(component, look.mode | 0o700)?;
+                above.dir.open(component)
+            }
+            opened => opened,
+        }
+    }
+
     /// Opens the last component of `path`, which is in `above`. An existing directory keeps its permissions, but for an
     /// update (`Destination::lacking`).
     fn open_or_create(&mut self, above: &Directory, path: &[u8], name: &Name, modes: &Modes) -> Result<Arc<Directory>> {
         let component = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-        let opened = match above.dir.open(component) {
+        let opened = match self.open_own(above, component) {
             Err(Errno::NOENT) => above
                 .dir
                 .make(component, modes(path).map_or(Access::Usual, Access::Bits))
@@ -93,10 +117,14 @@ impl DirectoryCache {
         let directory = opened
             .and_then(|dir| self.destination.directory(dir, path, bits))
             .map_err(|failed| self.destination.directory_error(failed, above, path, name))?;
+        Ok(self.add(directory))
+    }
+
+    fn add(&mut self, directory: Directory) -> Arc<Directory> {
         if self.open.len() == LANE_MAX {
             self.open.pop();
         }
         self.open.insert(0, Arc::new(directory));
-        Ok(self.open[0].clone())
+        self.open[0].clone()
     }
 }

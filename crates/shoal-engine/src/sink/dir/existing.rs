@@ -11,15 +11,16 @@ use rustix::io::Errno;
 use super::attributes::Attributes;
 use super::target::Target;
 use super::temp_file::TempFile;
-use crate::error::{Kind, Result};
-use crate::fs::dir::Look;
+use crate::error::{Error, Kind, Result};
+use crate::fs::dir::{Look, look_at};
 use crate::fs::error::{FsError, Operation};
 use crate::fs::file;
 use crate::fs::read::step;
 use crate::object::{ObjectMeta, Put};
+use crate::options::Overwrite;
 use crate::poison::ignore_poison;
 use crate::session::{Twice, Whose, local_clock};
-use crate::sink::collision::{Decision, SameBytes, is_done, is_edited, same_bytes};
+use crate::sink::collision::{Decision, SameBytes, Times, is_done, is_edited, same_bytes};
 use crate::sink::{Left, Mode};
 
 /// One second, in nanoseconds.
@@ -37,7 +38,7 @@ const GROWING_PAUSE: Duration = Duration::from_millis(2);
 const GROWING_TURNS: u32 = 500;
 
 /// What to do about an existing file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Existing {
     /// The name is free again.
     Free,
@@ -47,6 +48,8 @@ pub(super) enum Existing {
     Found,
     /// Replace the file.
     Replace,
+    /// The file has the object's bytes, but these may not be on the disk: write them again, where they are.
+    Rewrite(Look),
     /// The file is this session's and has the beginning of the object, so another lane may be writing it. With the time
     /// of its last change.
     Growing(i64),
@@ -56,6 +59,8 @@ pub(super) enum Existing {
 #[derive(Clone, Copy)]
 pub(super) enum Content<'a> {
     Bytes(&'a [u8]),
+    /// The text of a symbolic link.
+    Link(&'a [u8]),
     /// A sealed temporary file.
     Temporary(&'a TempFile),
     /// Not fetched yet. With the size, if it is known.
@@ -68,7 +73,7 @@ impl Target<'_> {
     /// # Errors
     /// [`Kind::Exists`]; [`Kind::NameConflict`] if it is not a file, is spelled in another way, or is another object of
     /// this run; [`Kind::Repeated`] for another object of this run.
-    pub fn existing(self, mode: Mode, content: Content<'_>, attributes: Attributes) -> Result<Existing> {
+    pub fn existing(self, mode: Mode, content: Content<'_>, attributes: &Attributes) -> Result<Existing> {
         let destination = self.destination;
         let (mut now, mut last, mut turns) = (i64::MIN, None, 0);
         loop {
@@ -89,44 +94,79 @@ impl Target<'_> {
         }
     }
 
-    fn look_at(self, mode: Mode, content: Content<'_>, attributes: Attributes) -> Result<Existing> {
+    fn look_at(self, mode: Mode, content: Content<'_>, attributes: &Attributes) -> Result<Existing> {
         let Target { destination, directory, name } = self;
         if let (Some(writing), Content::Bytes(_) | Content::Temporary(_)) = (&destination.writing, content) {
             writing.wait(name);
         }
         let Some(look) = self.look()? else { return Ok(Existing::Free) };
-        if let Some(what) = not_a_file(&look) {
-            return Err(self.refused(Kind::NameConflict, what));
+        let times = destination.times(&look);
+        if let Some(existing) = self.other_kind(&look, times, content)? {
+            return Ok(existing);
         }
         if self.is_respelled()? {
             let why = "on this file system the name is the same as that of another file, which is spelled differently";
             return Err(self.refused(Kind::NameConflict, why));
         }
+        if let Content::Link(text) = content {
+            return self.existing_link(&look, times, text, attributes, mode);
+        }
         if self.is_withdrawn(&look) {
             return Ok(Existing::Replace);
         }
-        let times = destination.times(&look);
         if let Some(file) = self.same(&look, content) {
             // If several objects may have this name, the attributes of the first stay.
             let alone = destination.rules.twice == Twice::SameObject;
-            let differ = || attributes.differ(&look, destination.file_mode);
+            let differ = || attributes.differ(&look, file.as_fd(), destination);
             // Where births are unknown, no other file is known to be this run's.
             let is_own = || times.born.is_none() && destination.sessions.changed_by(times.changed).is_some();
+            let is_split = || destination.takes().hard_links && !attributes.has_several_names;
+            let is_exact = destination.options.exact;
+            let is_foreign = || {
+                let is_other = destination.sessions.whose(times.born, times.changed) == Whose::Other;
+                is_other && destination.rules.overwrite == Overwrite::Always
+            };
             let put = match same_bytes(&destination.sessions, destination.rules, times, mode) {
-                SameBytes::Kept if alone && differ() => return Ok(Existing::Replace),
+                // Other names of the file may not get them, or are names of another file now.
+                SameBytes::Kept if alone && look.links > 1 && (is_split() || differ()) => return Ok(Existing::Replace),
+                SameBytes::Kept if alone && differ() => {
+                    // Until it has the time of its source, it is not whole.
+                    file::touch(file.as_fd()).map_err(|errno| self.error(Operation::Utimens.failed()(errno), 0))?;
+                    attributes.set(file.as_fd(), destination, false).map_err(|failed| self.error(failed, 0))?;
+                    // What the destination refuses is tried and told each time.
+                    match self.look()?.is_some_and(|look| attributes.differ(&look, file.as_fd(), destination)) {
+                        true => Put::Kept,
+                        false => Put::Written,
+                    }
+                }
+                // Later updates need not compare it again: from now on, it is this session's.
+                SameBytes::Kept if alone && (destination.lacking.is_some() || destination.takes().hard_links) => {
+                    file::stir(file.as_fd()).map_err(|failed| self.error(failed, 0))?;
+                    Put::Kept
+                }
                 SameBytes::Found if differ() => return Ok(Existing::Replace),
                 SameBytes::Present if alone && is_own() && differ() => {
-                    attributes.set(file.as_fd(), destination.file_mode).map_err(|failed| self.error(failed, 0))?;
+                    attributes.set(file.as_fd(), destination, false).map_err(|failed| self.error(failed, 0))?;
                     // A file system without permissions ignores them.
-                    match self.look()?.is_some_and(|look| attributes.differ(&look, destination.file_mode)) {
+                    match self.look()?.is_some_and(|look| attributes.differ(&look, file.as_fd(), destination)) {
                         true => Put::Duplicate,
                         false => Put::Written,
                     }
                 }
+                SameBytes::Present
+                    if alone && is_foreign() && (attributes.has_several_names || is_exact && differ()) =>
+                {
+                    return Ok(Existing::Replace);
+                }
                 SameBytes::Present => Put::Duplicate,
                 SameBytes::Kept => Put::Kept,
                 SameBytes::Found => return Ok(Existing::Found),
-                SameBytes::Rewrite => return Ok(Existing::Replace),
+                SameBytes::Rewrite => {
+                    let has_failed = || destination.sessions.changing(times.changed).any(|session| session.failed);
+                    let is_small = matches!(content, Content::Bytes(_));
+                    let in_place = alone && is_small && look.links == 1 && !has_failed();
+                    return Ok(if in_place { Existing::Rewrite(look) } else { Existing::Replace });
+                }
             };
             if directory.syncs_each_file() {
                 file::sync(file.as_fd()).map_err(|failed| self.error(failed, 0))?;
@@ -145,13 +185,117 @@ impl Target<'_> {
                 Ok(Existing::Growing(times.changed))
             }
             Decision::Second => Err(destination.rules.second().on(&self.name.to_string())),
-            Decision::Exists => {
-                let why = "a file of this name exists, which this run did not write or which was changed since";
-                Err(self.refused(Kind::Exists, why).hint(
-                    "move it away and run again with `resume=\"failed\"`, or add `overwrite=\"always\"` to replace it",
-                ))
-            }
+            Decision::Exists => Err(self.exists()),
         }
+    }
+
+    /// What to do about something that is not what the object is. `None`: it is.
+    pub fn other_kind(self, look: &Look, times: Times, content: Content<'_>) -> Result<Option<Existing>> {
+        let Target { destination, directory, .. } = self;
+        let is_link = matches!(content, Content::Link(_));
+        if if is_link { look.kind.is_symlink() } else { look.kind.is_file() } {
+            return Ok(None);
+        }
+        let rules = destination.rules;
+        let whose = destination.sessions.whose(times.born, times.changed);
+        let is_own = rules.twice == Twice::SameObject && matches!(whose, Whose::Earlier(_)) && !self.is_respelled()?;
+        let is_unfetched = matches!(content, Content::Unfetched(_)); // decided when its bytes are there
+        let what = if look.kind.is_dir() {
+            if is_own && (is_unfetched || directory.dir.remove_directory(self.leaf()).is_ok()) {
+                return Ok(Some(Existing::Free)); // it was empty
+            }
+            "a directory has this name"
+        } else if look.kind.is_symlink() {
+            if is_own {
+                return Ok(Some(if is_unfetched { Existing::Free } else { Existing::Replace }));
+            }
+            "a symbolic link has this name" // neither followed nor replaced: it was created on purpose
+        } else if look.kind.is_file() {
+            return match (is_own, rules.overwrite, whose) {
+                (true, ..) | (_, Overwrite::Always, Whose::Other) => Ok(Some(Existing::Replace)),
+                (_, _, Whose::Other) => Err(self.exists()),
+                _ => Err(rules.second().on(&self.name.to_string())),
+            };
+        } else {
+            "something that is not a file has this name"
+        };
+        Err(self.refused(Kind::NameConflict, what))
+    }
+
+    /// What to do about a symbolic link, if the object is one.
+    fn existing_link(
+        self,
+        look: &Look,
+        times: Times,
+        text: &[u8],
+        attributes: &Attributes,
+        mode: Mode,
+    ) -> Result<Existing> {
+        let Target { destination, directory, .. } = self;
+        let (sessions, rules) = (&destination.sessions, destination.rules);
+        let Ok(now) = directory.dir.link_text(self.leaf()) else { return Ok(Existing::Free) };
+        if now == text {
+            let put = match same_bytes(sessions, rules, times, mode) {
+                SameBytes::Present => Put::Duplicate,
+                SameBytes::Rewrite => return Ok(Existing::Replace),
+                SameBytes::Kept | SameBytes::Found if attributes.differ_of_link(look) => {
+                    let set = attributes.set_of_link(&directory.dir, self.leaf(), destination);
+                    set.map_err(|failed| self.error(failed, 0))?;
+                    match self.look()?.is_some_and(|look| attributes.differ_of_link(&look)) {
+                        true => Put::Kept, // refused
+                        false => Put::Written,
+                    }
+                }
+                SameBytes::Kept | SameBytes::Found => Put::Kept,
+            };
+            return Ok(Existing::There(put));
+        }
+        match rules.decide(sessions, times, mode, attributes.modified.is_some(), &|| false) {
+            Decision::Replace => Ok(Existing::Replace),
+            Decision::Second => Err(rules.second().on(&self.name.to_string())),
+            Decision::Exists => Err(self.exists()),
+        }
+    }
+
+    /// Whether the file is as this pass over the source has it: this session has written or compared it, or an earlier one, and
+    /// nothing has changed its source since.
+    pub fn is_current(self, look: &Look, source_changed: Option<i64>) -> bool {
+        let Target { destination, directory, .. } = self;
+        let (sessions, times) = (&destination.sessions, destination.times(look));
+        let is_earlier = || is_done(sessions, destination.rules, times, source_changed, directory.syncs_each_file());
+        sessions.may_be_this(Some(times.changed)) || is_earlier()
+    }
+
+    fn exists(self) -> Error {
+        let why = "a file of this name exists, which this run did not write or which was changed since";
+        self.refused(Kind::Exists, why)
+            .hint("move it away and run again with `resume=\"failed\"`, or add `overwrite=\"always\"` to replace it")
+    }
+
+    /// Writes the bytes of a small file again where they are: a new file costs more, and some file systems are slow for minutes
+    /// once thousands of files were replaced. If it is cut off, the file has the same bytes. `None`: it is not possible, or the
+    /// file is no longer the one that was looked at.
+    pub fn rewrite(self, look: &Look, bytes: &[u8], attributes: &Attributes) -> Result<Option<Put>> {
+        let Target { destination, directory, .. } = self;
+        let at = |failed: FsError| self.error(failed, bytes.len() as u64);
+        let Ok(file) = directory.dir.write(self.leaf()) else { return Ok(None) };
+        let now = look_at(file.as_fd()).map_err(Operation::Stat.failed()).map_err(at)?;
+        if (now.id, now.changed, now.size, now.links) != (look.id, look.changed, look.size, 1) {
+            return Ok(None);
+        }
+        file::write_all(file.as_fd(), bytes).map_err(at)?;
+        // This has taken set-id bits and capabilities away.
+        let now = look_at(file.as_fd()).map_err(Operation::Stat.failed()).map_err(at)?;
+        match attributes.differ(&now, file.as_fd(), destination) {
+            true => attributes.set(file.as_fd(), destination, false),
+            false => attributes.set_time(file.as_fd()),
+        }
+        .map_err(at)?;
+        if directory.syncs_each_file() {
+            file::sync(file.as_fd()).map_err(at)?;
+        }
+        file::close(file).map_err(at)?;
+        Ok(Some(Put::Written))
     }
 
     /// Replaces a file, unless another lane was faster with another object of this name. `look` looks again.
@@ -201,7 +345,9 @@ impl Target<'_> {
             return Ok(None);
         }
         let Some(look) = self.look()?.filter(|look| !self.is_withdrawn(look)) else { return Ok(None) };
-        let Some(ObjectMeta { size: Some(size), last_modified: Some(modified), changed, .. }) = meta() else {
+        let Some(found) = meta() else { return Ok(None) };
+        let attributes = Attributes::of(&found, false); // the time is compared here
+        let ObjectMeta { size: Some(size), last_modified: Some(modified), changed, .. } = found else {
             return Ok(None);
         };
         // The exact time that was set. Or that time as a file system without nanoseconds stores it, if the source can
@@ -220,7 +366,7 @@ impl Target<'_> {
         if !is_done(&destination.sessions, destination.rules, times, changed, each) {
             return Ok(None);
         }
-        if self.is_respelled()? {
+        if self.is_respelled()? || attributes.are_missing(&look, directory, self.leaf(), destination) {
             return Ok(None);
         }
         if each {
@@ -266,7 +412,7 @@ impl Target<'_> {
     }
 
     /// Whether the name finds a file that is spelled differently.
-    fn is_respelled(self) -> Result<bool> {
+    pub fn is_respelled(self) -> Result<bool> {
         let failed = |errno| self.error(Operation::Stat.failed()(errno), 0);
         let folds = self.destination.folds(self.directory).map_err(failed)?;
         Ok(folds && !self.directory.dir.has_entry(self.leaf()).map_err(failed)?)
@@ -299,20 +445,7 @@ impl Target<'_> {
                 (Ok(file), Some(written)) => file::begins(file.as_fd(), written.as_fd()).unwrap_or(true),
                 _ => true,
             },
-            Content::Unfetched(_) => true, // decided when its bytes are known
+            Content::Unfetched(_) | Content::Link(_) => true, // decided when its bytes are known
         }
     }
-}
-
-fn not_a_file(look: &Look) -> Option<&'static str> {
-    if look.kind.is_file() {
-        return None;
-    }
-    Some(if look.kind.is_symlink() {
-        "a symbolic link has this name" // neither followed nor replaced: it was created on purpose
-    } else if look.kind.is_dir() {
-        "a directory has this name"
-    } else {
-        "something that is not a file has this name"
-    })
 }

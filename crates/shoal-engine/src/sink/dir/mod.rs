@@ -5,14 +5,15 @@
 //! replace a file, are written in `.shoal/tmp/` and renamed.
 //!
 //! Here: the sink. The other files, each of which uses only files of the lines above it:
-//! - `options.rs`, `joined.rs`, `attributes.rs` (times, permissions), `clock.rs`, `writing.rs` (names that are being
+//! - `options.rs`, `joined.rs`, `lost.rs` (what could not be kept), `clock.rs`, `writing.rs` (names that are being
 //!   written), `directory.rs`, `temp_name.rs`, `open.rs` (opens and locks the directories), `removals.rs` (files that
 //!   are to be removed)
 //! - `barrier.rs`, `cleanup.rs`, `probe.rs` (what a file system can do), `description.rs` (for the report)
 //! - `destination.rs`: what a session knows of the destination
+//! - `attributes.rs`: all that a file gets besides its bytes. `directory_attributes.rs`: the same of directories
 //! - `target.rs`: an object's file, and error texts. `withdrawn.rs`: removes files of objects that failed after all
 //! - `directory_cache.rs`: directories below the destination. `temp_file.rs`: temporary files
-//! - `existing.rs`: names that are taken
+//! - `existing.rs`: names that are taken. `links.rs`: symbolic links, and further names of a file
 //! - `open_partition.rs`: a lane's share of a partition. `whole_object.rs`, then `stream.rs`: write an object
 //! - `writer.rs`: a lane's writer
 //!
@@ -25,9 +26,12 @@ mod clock;
 mod description;
 mod destination;
 mod directory;
+mod directory_attributes;
 mod directory_cache;
 mod existing;
 mod joined;
+mod links;
+mod lost;
 mod open;
 mod open_partition;
 mod options;
@@ -61,6 +65,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fs::dir::Dir;
 use crate::fs::private::PrivateDir;
 use crate::name::SHOAL_DIR;
+use crate::object::ObjectMeta;
 
 /// A directory as the destination.
 pub struct DirSink {
@@ -136,7 +141,7 @@ impl Sink for DirSink {
     }
 
     fn properties(&self) -> SinkProperties {
-        SinkProperties { parts: true, ..SinkProperties::default() }
+        SinkProperties { parts: true, takes: self.options.takes(), ..SinkProperties::default() }
     }
 
     fn has_begun(&self) -> bool {
@@ -196,6 +201,14 @@ impl Sink for DirSink {
         if let Some(destination) = self.destination.get() {
             destination.withdraw(object);
         }
+    }
+
+    fn directory(&self, path: &[u8], meta: &ObjectMeta, make: bool) -> Result<()> {
+        directory_attributes::set(self.destination()?, path, meta, make)
+    }
+
+    fn sync_directories(&self) -> Result<()> {
+        self.destination()?.sync_directories()
     }
 
     fn finish(&self) -> Result<Option<String>> {

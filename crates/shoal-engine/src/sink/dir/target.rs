@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::destination::Destination;
 use super::directory::Directory;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::fs::error::{FsError, Operation};
 use crate::name::Name;
 
@@ -26,14 +26,6 @@ impl<'a> Target<'a> {
     /// The name of the file in its directory.
     pub fn leaf(self) -> &'a [u8] {
         self.name.split().1
-    }
-
-    /// Waits until this session may write.
-    pub fn wait_for_lease(self) -> Result<()> {
-        match self.destination.sessions.lease().wait() {
-            true => Ok(()),
-            false => Err(Error::new(Kind::Interrupted, "the run was stopped while an object waited to be written")),
-        }
     }
 
     /// The error of a failed system call. `need` is the number of bytes that were to be written.
@@ -76,7 +68,8 @@ impl Destination {
                 _ => "a file",
             };
             let why = format!("{what} is where the directory \"{}\" should be", self.shown(path));
-            return Error::new(Kind::NameConflict, why).errno(Some(failed.errno.raw_os_error())).on(&name.to_string());
+            let error = Error::new(Kind::NameConflict, why).errno(Some(failed.errno.raw_os_error()));
+            return error.hint("move it away, then run the same command again").on(&name.to_string());
         }
         let path = self.path_of(path);
         let error = match failed.errno {

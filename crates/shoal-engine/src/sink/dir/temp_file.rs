@@ -16,7 +16,7 @@ use super::target::Target;
 use super::temp_name::{TempName, random_file_name};
 use crate::fs::dir::{Access, Dir};
 use crate::fs::error::{FsError, Operation};
-use crate::fs::file;
+use crate::fs::{extents, file};
 
 /// Names tried before giving up; one in 2^64 is taken.
 const TRIES: u32 = 8;
@@ -31,6 +31,8 @@ pub(super) struct TempFile {
     file: Option<OwnedFd>,
     attributes: Attributes,
     bytes: u64,
+    /// It has a hole, perhaps at its end, where the file itself does not reach yet.
+    has_hole: bool,
 }
 
 impl TempFile {
@@ -45,7 +47,7 @@ impl TempFile {
         beside: Option<Arc<Directory>>,
         attributes: Attributes,
     ) -> Result<TempFile, FsError> {
-        let mut temp = TempFile { destination, beside, name: None, file: None, attributes, bytes: 0 };
+        let mut temp = TempFile { destination, beside, name: None, file: None, attributes, bytes: 0, has_hole: false };
         match temp.beside.as_ref().map(|directory| directory.dir.nameless(Access::Owner)) {
             Some(Ok(file)) => {
                 temp.file = Some(file);
@@ -77,6 +79,21 @@ impl TempFile {
         Ok(())
     }
 
+    /// Continues with a hole.
+    pub fn hole(&mut self, length: u64) -> Result<(), FsError> {
+        extents::go_to(self.file()?, self.bytes + length).map_err(Operation::Write.failed())?;
+        self.bytes += length;
+        self.has_hole = true;
+        Ok(())
+    }
+
+    /// Appends bytes of another file. `None` if the kernel cannot copy between the two.
+    pub fn copy(&mut self, from: BorrowedFd<'_>, at: u64, length: usize) -> Result<Option<usize>, FsError> {
+        let copied = extents::copy(from, at, self.file()?, length).map_err(Operation::Write.failed())?;
+        self.bytes += copied.unwrap_or(0) as u64;
+        Ok(copied)
+    }
+
     /// The number of bytes written.
     pub fn size(&self) -> u64 {
         self.bytes
@@ -84,7 +101,10 @@ impl TempFile {
 
     /// Ends writing: sets mode and modification time, syncs if `durable`, and closes the file.
     pub fn seal(&mut self, durable: bool) -> Result<(), FsError> {
-        self.attributes.set(self.file()?, self.destination.file_mode)?;
+        if self.has_hole {
+            extents::end_at(self.file()?, self.bytes).map_err(Operation::Write.failed())?;
+        }
+        self.attributes.set(self.file()?, &self.destination, true)?;
         if durable {
             file::sync(self.file()?)?;
         }
@@ -132,7 +152,7 @@ impl TempFile {
     fn copy_beside(&self, directory: &Arc<Directory>) -> Result<TempFile, FsError> {
         let name = self.name.ok_or_else(|| Operation::Rename.failed()(Errno::BADF))?;
         let from = self.dir().read(&name).map_err(Operation::Open.failed())?;
-        let mut copy = Self::create_in(self.destination.clone(), Some(directory.clone()), self.attributes)?;
+        let mut copy = Self::create_in(self.destination.clone(), Some(directory.clone()), self.attributes.clone())?;
         file::copy(from.as_fd(), copy.file()?)?;
         copy.bytes = self.bytes;
         copy.seal(directory.syncs_each_file())?;

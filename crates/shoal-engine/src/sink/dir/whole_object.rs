@@ -12,17 +12,16 @@ use super::target::Target;
 use super::temp_file::TempFile;
 use crate::error::Result;
 use crate::fs::error::{FsError, Operation};
-use crate::fs::file;
 use crate::sink::{Mode, Put};
 
 /// Writes a complete object. It is created under its own name if that is free, unless a kill could leave a part of it
 /// that cannot be told from another program's file.
-pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mode: Mode) -> Result<Put> {
+pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: &Attributes, mode: Mode) -> Result<Put> {
     let Target { destination, directory, name } = target;
     let (leaf, durable) = (target.leaf(), directory.syncs_each_file());
     let at = |failed: FsError| target.error(failed, bytes.len() as u64);
     for _ in 0..TURNS {
-        target.wait_for_lease()?;
+        target.destination.wait_for_lease()?;
         if !directory.births {
             let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
             match temp.publish(target) {
@@ -34,7 +33,7 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
             let _writing = destination.writing.as_ref().map(|writing| writing.begin(name));
             match directory.dir.create(leaf, attributes.access()) {
                 Ok(file) => {
-                    return match file::fill(file, bytes, attributes.modified, durable) {
+                    return match attributes.fill(file, bytes, destination, durable) {
                         Ok(()) => Ok(Put::Written),
                         Err(failed) => {
                             let error = at(failed); // before the removal, since it tells how much room is left
@@ -54,6 +53,14 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
                 target.replace_alone(look, || temp.replace(target).map_err(at))?
             }
             Existing::Found => target.find_alone(look)?,
+            Existing::Rewrite(found) => match target.rewrite(&found, bytes, attributes)? {
+                Some(put) => Existing::There(put),
+                None => {
+                    let mut temp = write_temp_file(target, bytes, attributes).map_err(at)?;
+                    temp.replace(target).map_err(at)?;
+                    Existing::There(Put::Written)
+                }
+            },
             existing => existing,
         };
         if let Existing::There(put) = existing {
@@ -64,8 +71,8 @@ pub(super) fn write(target: Target<'_>, bytes: &[u8], attributes: Attributes, mo
 }
 
 /// Writes an object to a temporary file.
-fn write_temp_file(target: Target<'_>, bytes: &[u8], attributes: Attributes) -> Result<TempFile, FsError> {
-    let mut temp = TempFile::create(target, attributes)?;
+fn write_temp_file(target: Target<'_>, bytes: &[u8], attributes: &Attributes) -> Result<TempFile, FsError> {
+    let mut temp = TempFile::create(target, attributes.clone())?;
     temp.write(bytes)?;
     temp.seal(target.directory.syncs_each_file())?;
     Ok(temp)

@@ -12,11 +12,11 @@ use super::destination::Destination;
 use super::directory_cache::DirectoryCache;
 use super::open_partition::{OpenPartition, check_length};
 use super::target::Target;
-use super::{stream, whole_object};
+use super::{links, stream, whole_object};
 use crate::error::Result;
 use crate::key::ObjectKey;
 use crate::name::Name;
-use crate::object::{Modes, ObjectMeta, Payload};
+use crate::object::{Modes, ObjectKind, ObjectMeta, Payload};
 use crate::partition::Partition;
 use crate::sink::{Left, Mode, ObjectWriter, PartitionWriter, Put, Sealed, Writer};
 
@@ -94,10 +94,13 @@ impl PartitionWriter for DirPartition {
             });
         }
         let bytes = payload.bytes()?;
-        let attributes = Attributes::of(meta, self.destination.keep_times);
+        let attributes = &Attributes::of(meta, self.destination.keep_times);
         self.with_directory(name.split().0, name, |target| {
             let mode = partition.borrow().mode;
-            let put = whole_object::write(target, bytes, attributes, mode)?;
+            let put = match meta.kind {
+                ObjectKind::File => whole_object::write(target, bytes, attributes, mode)?,
+                ObjectKind::Link => links::write(target, bytes, attributes, mode)?,
+            };
             if put != Put::Duplicate {
                 partition.borrow_mut().wrote(target.directory, bytes.len() as u64);
             }
@@ -125,6 +128,19 @@ impl PartitionWriter for DirPartition {
             return Ok(None);
         }
         self.with_directory(name.split().0, name, |target| target.kept())
+    }
+
+    fn link(&mut self, _index: u32, key: &ObjectKey, to: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Put>> {
+        let (name, to) = (key.name()?, to.name()?);
+        let Some(first) = self.directories.borrow_mut().find(to.split().0) else { return Ok(None) };
+        self.with_directory(name.split().0, name, |target| {
+            let first = Target { destination: &self.destination, directory: &first, name: to };
+            let put = links::join(target, first, meta, self.partition.borrow().mode)?;
+            if put.is_some() {
+                self.partition.borrow_mut().wrote(target.directory, 0);
+            }
+            Ok(put)
+        })
     }
 
     fn begin(&mut self, _index: u32, key: &ObjectKey, meta: &ObjectMeta) -> Result<Option<Box<dyn ObjectWriter>>> {

@@ -3,7 +3,9 @@
 //!
 //! A locator is the path below the root, or the path of a list as given. An empty directory is an entry too: its
 //! locator has a NUL and a slash after the path. A directory that could not be read is an entry, so that it counts as a
-//! failure: its locator has a NUL and the number of the error. So is a link with a target that could not be looked at.
+//! failure: its locator has a NUL and the number of the error. So is a link with a target that could not be looked at. The
+//! locator of a link has a NUL and a letter. That of a name of a file with several names has a NUL, an equals sign and another
+//! of them: the first, or in that of the first the second.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,14 +25,25 @@ const LOCATORS: u8 = b'l';
 /// Separates the path of a directory from its mark.
 const REASON: u8 = 0;
 const EMPTY: &[u8] = b"/";
+const LINK: &[u8] = b"l";
+const LINK_TO_FILE: &[u8] = b"f";
+const SAME_AS: u8 = b'=';
 /// Where the codes of non-objects begin: above all error numbers.
 const NO_OBJECT: u16 = 0x8000;
+
+/// The codes of links: below that of an empty directory.
+const LINK_CODE: u16 = u16::MAX - 1;
+const LINK_TO_FILE_CODE: u16 = u16::MAX - 2;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A file, according to its directory.
     File,
+    /// A symbolic link, which is passed on as such.
+    Link,
+    /// A symbolic link that is followed. It may lead to nothing.
+    LinkToFile,
     /// Neither a file nor a directory; the reason says what it is.
     NoObject(Reason),
     /// An empty directory.
@@ -44,6 +57,8 @@ impl Mark {
         match self {
             Mark::File => 0,
             Mark::Empty => u16::MAX,
+            Mark::Link => LINK_CODE,
+            Mark::LinkToFile => LINK_TO_FILE_CODE,
             Mark::NoObject(reason) => NO_OBJECT + reason as u16,
             Mark::Unreadable(errno) => errno.raw_os_error() as u16, // 1 to 4,095
         }
@@ -53,6 +68,8 @@ impl Mark {
         match encoded {
             0 => Mark::File,
             _ if encoded == u32::from(u16::MAX) => Mark::Empty,
+            _ if encoded == u32::from(LINK_CODE) => Mark::Link,
+            _ if encoded == u32::from(LINK_TO_FILE_CODE) => Mark::LinkToFile,
             _ => match encoded.checked_sub(NO_OBJECT.into()).and_then(|at| Reason::ALL.get(at as usize)) {
                 Some(reason) => Mark::NoObject(*reason),
                 None => Mark::Unreadable(Errno::from_raw_os_error(encoded as i32)),
@@ -62,7 +79,7 @@ impl Mark {
 
     fn skip(self) -> Option<Skip> {
         match self {
-            Mark::File | Mark::Unreadable(_) => None,
+            Mark::File | Mark::Link | Mark::LinkToFile | Mark::Unreadable(_) => None,
             Mark::NoObject(reason) => Some(Skip::NoObject(reason)),
             Mark::Empty => Some(Skip::Directory { make: true }),
         }
@@ -115,11 +132,30 @@ pub(super) fn of_locators<L: AsRef<[u8]>>(list: impl IntoIterator<Item = L>) -> 
     locators::append(vec![LOCATORS], list)
 }
 
+/// The locator of a name of a file that has `other`, too.
+pub(super) fn same_as(path: &[u8], other: &[u8]) -> Vec<u8> {
+    [path, &[REASON, SAME_AS], other].concat()
+}
+
+/// Whether a payload has several names of files, which must be fetched in their order.
+pub(super) fn has_hard_links(payload: &[u8]) -> bool {
+    payload.first() == Some(&LOCATORS) && memchr::memmem::find(payload, &[REASON, SAME_AS]).is_some()
+}
+
+/// Another name of the same file, in a locator: the first one in those of the others, the second in that of the first.
+pub(super) fn other_name(locator: &[u8]) -> Option<&[u8]> {
+    let at = memchr::memchr(REASON, locator)?;
+    locator[at + 1..].strip_prefix(&[SAME_AS])
+}
+
 /// Splits a locator into the path and the kind of the entry.
 pub(super) fn parts(locator: &[u8]) -> (&[u8], Mark) {
     match memchr::memchr(REASON, locator).map(|at| (&locator[..at], &locator[at + 1..])) {
         None => (locator, Mark::File),
         Some((path, EMPTY)) => (path, Mark::Empty),
+        Some((path, LINK)) => (path, Mark::Link),
+        Some((path, LINK_TO_FILE)) => (path, Mark::LinkToFile),
+        Some((path, [SAME_AS, ..])) => (path, Mark::File),
         Some((path, reason)) => {
             let number = std::str::from_utf8(reason).ok().and_then(|text| text.parse().ok());
             (path, Mark::Unreadable(number.map_or(Errno::IO, Errno::from_raw_os_error)))
@@ -160,7 +196,7 @@ impl FileEntries {
 
     /// Returns the key of these entries. It changes if a link has become a file.
     pub fn key(&self) -> Key {
-        let kind = |entry: &FileEntry| if entry.mark.skip().is_some() { &b"-"[..] } else { b"+" };
+        let kind = |entry: &FileEntry| if entry.mark.skip().is_some() { &b"-"[..] } else { b"+" }; // a link's is in its locator
         Key::of(self.entries.iter().flat_map(|entry| [self.slice(&entry.locator), kind(entry)]))
     }
 
@@ -185,6 +221,8 @@ impl FileEntries {
             let reason = match mark {
                 Mark::File | Mark::NoObject(_) => None,
                 Mark::Empty => Some(EMPTY.to_vec()),
+                Mark::Link => Some(LINK.to_vec()),
+                Mark::LinkToFile => Some(LINK_TO_FILE.to_vec()),
                 Mark::Unreadable(errno) => Some(errno.raw_os_error().to_string().into_bytes()),
             };
             if let Some(reason) = reason {
@@ -244,11 +282,15 @@ mod tests {
         builder.push(b"d/e", b"\xff", Mark::File);
         builder.push(b"d", b"shut", Mark::Unreadable(Errno::ACCESS));
         builder.push(b"d", b"empty", Mark::Empty);
-        assert_eq!(builder.len(), 5);
+        builder.push(b"d", b"link", Mark::Link);
+        builder.push(b"d", b"followed", Mark::LinkToFile);
+        assert_eq!(builder.len(), 7);
         let entries = FileEntries::new(&builder.take().into(), &Paths::default()).unwrap();
         assert_eq!(builder.len(), 0);
         let names: Vec<_> = (0..entries.len()).map(|index| entries.get(index).name).collect();
-        assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut", b"d/empty"]);
+        assert_eq!(names, [&b"a"[..], b"fifo", b"d/e/\xff", b"d/shut", b"d/empty", b"d/link", b"d/followed"]);
+        assert_eq!(parts(entries.get(5).locator), (&b"d/link"[..], Mark::Link));
+        assert_eq!(parts(entries.get(6).locator), (&b"d/followed"[..], Mark::LinkToFile));
         assert_eq!(entries.get(1).skip, Some(Skip::NoObject(Reason::Pipe)));
         assert_eq!(entries.get(2).skip, None);
         assert_eq!(parts(entries.get(3).locator), (&b"d/shut"[..], Mark::Unreadable(Errno::ACCESS)));
@@ -256,6 +298,12 @@ mod tests {
         let again = FileEntries::new(&of_locators(entries.locators()).into(), &Paths::default()).unwrap();
         assert_eq!((again.get(3).name, again.get(3).skip), (&b"d/shut"[..], None));
         assert_eq!((again.get(4).name, again.get(4).skip), (&b"d/empty"[..], entries.get(4).skip));
+        let group = [b"d/a".to_vec(), same_as(b"e/b", b"d/a")];
+        let payload = of_locators(&group);
+        assert!(has_hard_links(&payload) && !has_hard_links(&of_locators(again.locators())));
+        let group = FileEntries::new(&payload.into(), &Paths::default()).unwrap();
+        assert_eq!((group.get(1).name, other_name(group.get(1).locator)), (&b"e/b"[..], Some(&b"d/a"[..])));
+        assert_eq!(parts(group.get(1).locator), (&b"e/b"[..], Mark::File));
         assert!(FileEntries::new(&vec![GROUPED, 9, 0, 0, 0].into(), &Paths::default()).is_err());
     }
 }

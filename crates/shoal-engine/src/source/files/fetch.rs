@@ -1,37 +1,24 @@
-//! Reads files, on the thread of the lane: opened relative to their directory, small ones with a single read.
+//! Fetches files, on the thread of the lane: small ones with a single read, large ones in pieces, links as their texts.
 //!
-//! A small file takes four system calls: open, read, fstat, close. Its change time, which programs cannot set, shows
-//! whether the bytes are from a single state of the file: if it is older than the time before the open, the file has
-//! not changed since. If the file changed just before, shoal waits at most 20 ms and reads it again between two calls
-//! of fstat. A large file is read between two calls of fstat as well. On file systems with change times in steps of a
-//! second or two (FAT, ext4 with 128-byte inodes, servers over such disks), which show in a time without nanoseconds,
-//! shoal waits until the step has passed. If the clock of another machine sets the change time, a change that keeps the
-//! length can go unnoticed: if that clock lags by more than the file's age, or if it is ahead and has such steps.
+//! Not here: opening and reading a file (`open.rs`), pieces (`large.rs`), links (`links.rs`).
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
-use rustix::io::Errno;
-
-use super::entries::{Mark, parts};
+use super::entries::{Mark, other_name, parts};
+use super::links;
 use super::modes::OpenPartition;
+use super::open::{FirstRead, Opener, ReadTarget, changed};
 use super::paths::Paths;
-use super::tree::{Selection, Tree};
-use crate::error::{Error, Kind, Result};
-use crate::fs::dir::Dir;
-use crate::fs::read::{self, Facts, Space, TICK, unreadable};
-use crate::object::{ObjectMeta, Payload};
+use super::tree::Tree;
+use crate::error::Result;
+use crate::fs::dir::FileId;
+use crate::fs::read::{self, Facts, Space};
+use crate::object::Payload;
 use crate::partition::Partition;
-use crate::source::in_pieces::in_pieces;
 use crate::source::turn::Turn;
-use crate::source::{Body, Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
-
-/// Directories that a lane keeps open, for entries that alternate between a few.
-const KEPT: usize = 4;
-/// Bytes of a large file read at once.
-const PIECE: usize = 256 << 10;
+use crate::source::{Entries, Fetcher, Job, Lane, LocalFuture, Take, WHOLE_MAX};
 
 /// The fetcher of one lane.
 pub(super) struct FileFetcher {
@@ -73,76 +60,50 @@ impl Fetcher for FileFetcher {
     }
 }
 
+/// Names of one file, as they were listed.
+#[derive(Default)]
+struct Group {
+    first: Vec<u8>,
+    /// Those that became files of their own, the last one last, and which file each was when it was fetched: the first, and
+    /// others if that has failed, or if a name is another file by now.
+    made: Vec<(Option<FileId>, Vec<u8>)>,
+    /// How many of them were not fetched here.
+    seeded: usize,
+}
+
+/// How many names of a file are tried to make a further one a hard link of.
+const NAMES_TRIED: usize = 4;
+
 /// The state of one lane for reading.
-struct Reader<'t> {
+pub(super) struct Reader<'t> {
     opener: Opener<'t>,
     /// One byte more than a whole object may have, so that a single read shows whether the file is larger.
-    buffer: Space,
-}
-
-/// Opens files by one component relative to their directory.
-struct Opener<'t> {
-    tree: &'t Tree,
-    /// Whether the paths of directories may contain links: in a list, or if links are followed.
-    through_links: bool,
-    /// The most recently used first.
-    directories: Vec<(Vec<u8>, Dir)>,
-}
-
-/// The result of the first read.
-enum FirstRead {
-    /// The object, and its length.
-    Whole(Facts, usize),
-    /// A larger file, and how many bytes of it were read.
-    More(OwnedFd, Facts, usize),
-    /// Changed within the current step of a coarse change time. Read it again after this time.
-    Fresh(Facts, Duration),
-}
-
-/// Where the first read puts the bytes.
-enum ReadTarget<'a> {
-    /// The lane's buffer.
-    Buffer(&'a mut Space),
-    /// The sink's memory, after this many bytes.
-    Place(&'a mut Vec<u8>, usize),
-}
-
-impl ReadTarget<'_> {
-    /// Reads once, to offset `at` of the object. Returns 0 at the end of the file, or if one byte more than a whole
-    /// object has been read.
-    fn read(&mut self, file: &OwnedFd, at: usize) -> Result<usize, Errno> {
-        match self {
-            ReadTarget::Buffer(buffer) => read::read(file.as_fd(), &mut buffer[at..=WHOLE_MAX]),
-            ReadTarget::Place(space, start) => {
-                space.truncate(*start + at);
-                read::append(file.as_fd(), space, WHOLE_MAX + 1 - at)
-            }
-        }
-    }
-
-    /// Reads to the end of the file, or one byte more than a whole object may have.
-    fn fill(&mut self, file: &OwnedFd) -> Result<usize> {
-        let mut held = 0;
-        loop {
-            match self.read(file, held).map_err(|errno| refused(file, errno, held as u64))? {
-                0 => return Ok(held),
-                length => held += length,
-            }
-        }
-    }
+    pub buffer: Space,
+    /// The last file with several names: the first one, and those that were not made links of another.
+    group: Group,
 }
 
 impl<'t> Reader<'t> {
     fn new(tree: &'t Tree) -> Reader<'t> {
-        let through_links = tree.follow || matches!(tree.selection, Selection::List);
-        let opener = Opener { tree, through_links, directories: Vec::new() };
-        Reader { opener, buffer: Space::new(WHOLE_MAX + 1) }
+        Reader { opener: Opener::new(tree), buffer: Space::new(WHOLE_MAX + 1), group: Group::default() }
+    }
+
+    /// Whether the destination takes links, and so holes.
+    pub(super) fn takes_links(&self) -> bool {
+        self.opener.tree.takes.links
     }
 
     /// Answers one job. `now` is the coarse time before anything is opened.
     async fn fetch(&mut self, lane: &dyn Lane, mut job: Job, mut now: i128) {
+        if parts(job.entry().locator).1 == Mark::Link {
+            return links::fetch(&mut self.opener, lane, job);
+        }
+        job = match self.linked(lane, job) {
+            Some(job) => job,
+            None => return,
+        };
         if job.is_again() {
-            job = match lane.is_there(job, &mut |job| self.opener.facts(job, now).as_ref().map(meta)) {
+            job = match lane.is_there(job, &mut |job| self.opener.settled_meta(job, now)) {
                 Some(wanted) => wanted,
                 None => return,
             };
@@ -160,11 +121,13 @@ impl<'t> Reader<'t> {
                 None => return,
             };
             match first.unwrap_or_else(|| self.opener.first(&job, now, ReadTarget::Buffer(&mut self.buffer))) {
-                Ok(FirstRead::Whole(facts, length)) => {
-                    lane.whole(job, &meta(&facts), Payload::Borrowed(&self.buffer[..length]));
+                Ok(FirstRead::Whole(meta, length)) => {
+                    lane.whole(job, &meta, Payload::Borrowed(&self.buffer[..length]));
                     return;
                 }
-                Ok(FirstRead::More(file, facts, held)) => return self.large(lane, job, &file, &facts, held).await,
+                Ok(FirstRead::More(file, facts, meta, held)) => {
+                    return self.large(lane, job, &file, &facts, &meta, held).await;
+                }
                 Ok(FirstRead::Fresh(facts, wait)) => match waited.replace(facts) {
                     None => tokio::time::sleep(wait).await,
                     Some(before) => return lane.failed(job, changed(&before, &facts, facts.size)),
@@ -175,184 +138,34 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Passes on a large file in pieces; its first `held` bytes are in the buffer.
-    async fn large(&mut self, lane: &dyn Lane, job: Job, file: &OwnedFd, facts: &Facts, held: usize) {
-        in_pieces(lane, job, &meta(facts), async |body| self.pieces(file, facts, held, body).await).await;
-    }
-
-    async fn pieces(&mut self, file: &OwnedFd, facts: &Facts, held: usize, body: &mut Body) -> Result<()> {
-        let (mut at, mut held) = (0, held);
-        if body.has_space() {
-            // Read directly into the sink's space, from the start: copying the buffer would cost as much and misalign
-            // the rest.
-            read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-            held = 0;
+    /// Has a further name of a file made a hard link of one before it. Returns the job if that is not possible: then it becomes
+    /// a file of its own, of which the names that follow may become links.
+    fn linked(&mut self, lane: &dyn Lane, mut job: Job) -> Option<Job> {
+        let Some((path, other)) = names(&job) else { return Some(job) };
+        // Of the first name, the locator has the second. When it is tried again, that is there.
+        let is_first = self.group.first != other && path < other && !job.is_tried();
+        let first = if is_first { &path } else { &other };
+        if self.group.first != *first {
+            let made = if is_first { Vec::new() } else { vec![(self.opener.id_of(&other), other.clone())] };
+            self.group = Group { first: first.clone(), seeded: made.len(), made };
+        } else if let Some((id, _)) = self.group.made[self.group.seeded..].last_mut() {
+            *id = self.opener.last().or(*id); // as it was fetched
         }
-        while at < facts.size
-            && held == 0
-            && let Some(read) =
-                body.fill(|space| read::append(file.as_fd(), space, usize::MAX).map_err(|e| refused(file, e, at)))
-        {
-            match read? {
-                0 => break,
-                read => at += read as u64,
-            }
-            if at < facts.size {
-                tokio::task::yield_now().await;
-            }
+        let Some(meta) = self.opener.meta(&job) else { return Some(job) }; // fetching it tells why
+        let (id, seeded) = (self.opener.last(), self.group.seeded);
+        let mut same = self.group.made.iter().enumerate().rev().filter(|(_, (other, _))| *other == id).peekable();
+        let is_lost = same.peek().is_some_and(|(at, _)| *at >= seeded);
+        for (_, (_, name)) in same.take(NAMES_TRIED) {
+            job = lane.linked(job, name, &meta)?;
         }
-        let mut turn = Turn::new();
-        while at < facts.size {
-            if held == 0 {
-                if self.buffer.len() < PIECE {
-                    self.buffer = Space::new(PIECE);
-                }
-                held = read::read(file.as_fd(), &mut self.buffer).map_err(|e| refused(file, e, at))?;
-                if held == 0 {
-                    break;
-                }
-            }
-            let wanted = held.min(usize::try_from(facts.size - at).unwrap_or(usize::MAX));
-            body.write(&self.buffer[..wanted])?;
-            at += wanted as u64;
-            held = 0;
-            turn.after_piece().await;
-        }
-        let after = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-        match same(facts, &after) && at == facts.size {
-            true => Ok(()),
-            false => Err(changed(facts, &after, at)),
-        }
+        self.opener.tree.unlinked.fetch_add(u64::from(is_lost), Relaxed);
+        self.group.made.push((id, path));
+        Some(job)
     }
 }
 
-impl Opener<'_> {
-    /// Opens a file and reads it, if it is small.
-    fn first(&mut self, job: &Job, now: i128, mut to: ReadTarget<'_>) -> Result<FirstRead> {
-        let (path, mark) = parts(job.entry().locator);
-        if let Mark::Unreadable(errno) = mark {
-            let hint = "fix the cause, then list again with `resume=\"update\"`";
-            let error = unreadable(errno, None);
-            let why = format!("this directory or link could not be read when it was listed: {}", error.why());
-            return Err(Error::new(error.kind(), why).errno(error.os_error()).hint(hint));
-        }
-        let file = self.open(path).map_err(|errno| unreadable(errno, None))?;
-        let held = to.read(&file, 0).map_err(|errno| refused(&file, errno, 0))?;
-        let facts = read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-        if !facts.regular {
-            return Err(no_file());
-        }
-        let calm = read::settled(facts.changed, now);
-        if calm && facts.size == held as u64 && held <= WHOLE_MAX {
-            return Ok(FirstRead::Whole(facts, held));
-        }
-        if calm && facts.size > WHOLE_MAX as u64 && matches!(to, ReadTarget::Buffer(_)) {
-            return Ok(FirstRead::More(file, facts, held));
-        }
-        // A timestamp ahead of this clock is from another machine, or the clock was set back. Then the time to wait is
-        // unknown.
-        let step = read::step(facts.changed);
-        if !calm && step > 0 && facts.changed <= now {
-            let wait = facts.changed + step + TICK + TICK - read::coarse_now();
-            return Ok(FirstRead::Fresh(facts, Duration::from_nanos(wait.max(0) as u64)));
-        }
-        // Read again from the start, now that there is metadata to compare with, and after the clock has passed the
-        // change time of the file: from then on, any change is visible.
-        if !calm {
-            let wait = (facts.changed + TICK + TICK - read::coarse_now()).clamp(0, TICK + TICK);
-            std::thread::sleep(Duration::from_nanos(wait as u64));
-        }
-        read::rewind(file.as_fd()).map_err(|errno| unreadable(errno, None))?;
-        if facts.size > WHOLE_MAX as u64 {
-            return Ok(FirstRead::More(file, facts, 0));
-        }
-        let held = to.fill(&file)?;
-        match read::facts(file.as_fd()).map_err(|errno| unreadable(errno, None))? {
-            after if same(&facts, &after) && after.size == held as u64 => Ok(FirstRead::Whole(after, held)),
-            after => Err(changed(&facts, &after, held as u64)),
-        }
-    }
-
-    /// Returns the metadata of a file without reading it, or `None` if it changed just now or cannot be opened. A link on
-    /// the way to it counts as a part of it: set to another target, it is another file.
-    fn facts(&mut self, job: &Job, now: i128) -> Option<Facts> {
-        let (path, mark) = parts(job.entry().locator);
-        let file = (mark == Mark::File).then(|| self.open(path).ok())??;
-        let facts = read::facts(file.as_fd()).ok().filter(|facts| facts.regular)?;
-        let links = match self.follows() {
-            true => self.tree.root.links_changed(path).ok()?, // after the file was opened through them
-            false => 0,
-        };
-        let changed = [facts.changed, links].into_iter().max_by_key(|&time| time + read::step(time))?;
-        read::settled(changed, now).then_some(Facts { changed, ..facts })
-    }
-
-    fn follows(&self) -> bool {
-        self.tree.follow || matches!(self.tree.selection, Selection::File)
-    }
-
-    fn open(&mut self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        let (directory, name) = match memchr::memrchr(b'/', path) {
-            None => (&b""[..], path),
-            Some(0) => (&b"/"[..], &path[1..]),
-            Some(at) => (&path[..at], &path[at + 1..]),
-        };
-        if name.is_empty() || name == b"." || name == b".." {
-            return Err(Errno::ISDIR);
-        }
-        let follow = self.follows();
-        read::open(self.directory(directory)?, name, follow)
-    }
-
-    fn directory(&mut self, path: &[u8]) -> Result<&Dir, Errno> {
-        if path.is_empty() {
-            return Ok(&self.tree.root);
-        }
-        match self.directories.iter().position(|(known, _)| known == path) {
-            Some(0) => {}
-            Some(at) => self.directories[..=at].rotate_right(1),
-            None => {
-                self.directories.truncate(KEPT - 1); // before opening another: there may be few descriptors
-                let directory = self.tree.root.below(path, self.through_links)?;
-                self.directories.insert(0, (path.to_vec(), directory));
-            }
-        }
-        Ok(&self.directories[0].1)
-    }
-}
-
-fn meta(facts: &Facts) -> ObjectMeta {
-    ObjectMeta {
-        size: Some(facts.size),
-        last_modified: facts.last_modified(),
-        changed: i64::try_from(facts.changed).ok(),
-        mode: Some(facts.mode),
-        ..ObjectMeta::default()
-    }
-}
-
-fn same(before: &Facts, after: &Facts) -> bool {
-    (before.size, before.written, before.changed) == (after.size, after.written, after.changed)
-}
-
-fn no_file() -> Error {
-    Error::new(Kind::BadAnswer, "no longer a regular file")
-}
-
-/// The error of a read that failed at byte `at`: of an empty pipe, a directory, or a file that cannot be read.
-fn refused(file: &OwnedFd, errno: Errno, at: u64) -> Error {
-    match read::facts(file.as_fd()) {
-        Ok(facts) if !facts.regular => no_file(),
-        _ => unreadable(errno, Some(at)),
-    }
-}
-
-fn changed(before: &Facts, after: &Facts, read: u64) -> Error {
-    let what = match before.size == after.size {
-        true if read == after.size => "it was written to".to_owned(),
-        true => format!("{read} bytes could be read of the expected {}", after.size),
-        false => format!("it had {} bytes, then {}", before.size, after.size),
-    };
-    Error::new(Kind::Changed, format!("the file changed while it was read: {what}"))
-        .hint("run again with `resume=\"failed\"` when nothing writes to it")
+/// The name of a file that has several, and another one.
+fn names(job: &Job) -> Option<(Vec<u8>, Vec<u8>)> {
+    let locator = job.entry().locator;
+    other_name(locator).map(|other| (parts(locator).0.to_vec(), other.to_vec()))
 }

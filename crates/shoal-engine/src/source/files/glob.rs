@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::entries::Mark;
-use super::options::{FilesFrom, FilesOptions};
+use super::options::{FilesFrom, FilesOptions, Links};
 use super::prefetch::SLOW;
 use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
@@ -19,7 +19,8 @@ impl Glob {
     /// # Errors
     /// As of [`Tree::open`].
     pub fn new(text: &str) -> Result<Glob> {
-        let (tree, _) = Tree::open(FilesFrom::Glob(text.to_owned()), FilesOptions::default())?;
+        let options = FilesOptions { links: Some(Links::Skip) };
+        let (tree, _) = Tree::open(FilesFrom::Glob(text.to_owned()), options)?;
         Ok(Glob(Arc::new(tree)))
     }
 
@@ -30,7 +31,7 @@ impl Glob {
 
     /// The pattern below the root, as the user wrote it.
     pub fn text(&self) -> &str {
-        match &self.0.selection {
+        match &*self.0.selection {
             Selection::Walk(Some(pattern)) => pattern.text(),
             _ => "",
         }
@@ -51,7 +52,7 @@ impl Glob {
                 Step::Entry(Mark::File | Mark::NoObject(_) | Mark::Unreadable(_)) => {
                     each(self.0.path.join(std::ffi::OsStr::from_bytes(walk.path())));
                 }
-                Step::Entry(Mark::Empty) | Step::Nothing => {}
+                Step::Entry(Mark::Empty | Mark::Link | Mark::LinkToFile) | Step::Left | Step::Nothing => {}
                 Step::End => return Ok(()),
             }
             steps += 1;

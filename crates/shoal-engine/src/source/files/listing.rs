@@ -5,9 +5,10 @@
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::entries::{FileEntries, PayloadBuilder, of_locators};
+use super::entries::{FileEntries, Mark, PayloadBuilder, of_locators, same_as};
 use super::paths::Paths;
 use super::prefetch::SLOW;
+use super::spool::Spool;
 use super::tree::{Selection, Tree};
 use super::walk::{Step, Walk};
 use crate::display::escape;
@@ -45,18 +46,50 @@ pub(super) struct TreeListing {
     builder: PayloadBuilder,
     /// Whether anything has been listed.
     any: bool,
+    /// Names of files that have several, if they stay names of one file.
+    spool: Option<Spool>,
 }
 
 impl TreeListing {
     pub fn new(tree: Arc<Tree>) -> TreeListing {
         let walk = Walk::new(tree.clone(), SLOW);
-        TreeListing { tree, walk, pages: Pages::new(0, cursor(0)), builder: PayloadBuilder::new(), any: false }
+        let (pages, builder) = (Pages::new(0, cursor(0)), PayloadBuilder::new());
+        TreeListing { tree, walk, pages, builder, any: false, spool: None }
+    }
+
+    /// Sets the last entry aside if it is a file with several names.
+    fn sets_aside(&mut self) -> Result<bool> {
+        let Some(file) = self.walk.several_names() else { return Ok(false) };
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            spool => spool.insert(Spool::new()?),
+        };
+        spool.add(file, self.walk.path())?;
+        Ok(true)
+    }
+
+    /// The next files with several names, each with all of them.
+    fn groups(&mut self) -> Result<Option<Partition>> {
+        let Some(spool) = &mut self.spool else { return Ok(None) };
+        let groups = spool.groups(PARTITION_MAX as usize)?;
+        let locators = groups.iter().flat_map(|group| {
+            // Other names of the file may be outside of the tree.
+            let other = |at: usize| group.get(usize::from(at == 0));
+            let locator = move |(at, path): (usize, &Vec<u8>)| match other(at) {
+                Some(other) => same_as(path, other),
+                None => path.clone(),
+            };
+            group.iter().enumerate().map(locator)
+        });
+        let payload = (!groups.is_empty()).then(|| of_locators(locators));
+        Ok(payload.map(|payload| self.pages.number(partition(payload), cursor)))
     }
 
     async fn advance(&mut self) -> Result<Option<Partition>> {
         let mut steps = 0;
         loop {
             match self.walk.step()? {
+                Step::Entry(Mark::File) if self.sets_aside()? => self.any = true,
                 Step::Entry(mark) => {
                     self.builder.push(self.walk.directory(), self.walk.name(), mark);
                     self.any = true;
@@ -64,10 +97,13 @@ impl TreeListing {
                         return Ok(Some(self.pages.number(partition(self.builder.take()), cursor)));
                     }
                 }
-                Step::Nothing => {}
+                Step::Left | Step::Nothing => {}
                 Step::End => {
                     let rest = (self.builder.len() > 0).then(|| self.builder.take());
-                    return Ok(rest.map(|payload| self.pages.number(partition(payload), cursor)));
+                    return match rest {
+                        Some(payload) => Ok(Some(self.pages.number(partition(payload), cursor))),
+                        None => self.groups(),
+                    };
                 }
             }
             steps += 1;
@@ -84,7 +120,7 @@ impl Listing for TreeListing {
     }
 
     fn end(&mut self) -> ListingEnd {
-        let unmatched = match &self.tree.selection {
+        let unmatched = match &*self.tree.selection {
             Selection::Walk(Some(pattern)) if !self.any => {
                 let (mut is_bare, path) = (true, self.tree.path.join(pattern.text()));
                 // What cannot be listed has failed already.
@@ -96,7 +132,7 @@ impl Listing for TreeListing {
             }
             _ => None,
         };
-        let remarks = self.walk.skip_stats.remarks(self.tree.follow);
+        let remarks = self.walk.skip_stats.remarks(self.tree.follows());
         ListingEnd { remarks, unmatched, ..ListingEnd::default() }
     }
 }

@@ -5,27 +5,34 @@
 //! - what users set: `options.rs`; `tree.rs` opens it, `pattern.rs` matches a glob, `paths.rs` names the paths of a
 //!   list
 //! - listing: `walk.rs` walks a tree, `prefetch.rs` reads directories ahead for it, `listing.rs` splits the files into
-//!   partitions, `skip_stats.rs` counts what is left out, `glob.rs` lists a glob for other sources
-//! - reading: `entries.rs` has the entries of a partition, `modes.rs` the permissions of directories, `fetch.rs` reads
-//!   files
+//!   partitions, `spool.rs` sorts the names of files that have several, `skip_stats.rs` counts what is left out, `glob.rs`
+//!   lists a glob for other sources
+//! - reading: `entries.rs` has the entries of a partition, `fetch.rs` reads files, `open.rs` opens them, `large.rs` passes on
+//!   those in pieces, `links.rs` reads symbolic links, `modes.rs` has the permissions of directories, `directories.rs` all
+//!   that belongs to them, for the end of a run
 //!
 //! Not here: system calls (`fs/`), which name is safe (`Name`).
 //!
 //! Names: a file below a directory has its path relative to that directory; a match of a glob, its path relative to the
-//! longest part without glob characters; a single file, its last component; for a list see `paths.rs`. Links are not
-//! followed by default, except in paths that the user typed: the root of a tree, one file, and the parent directories
-//! of a path in a list.
+//! longest part without glob characters; a single file, its last component; for a list see `paths.rs`. Links in paths that
+//! the user typed are followed: the root of a tree, one file, and the parent directories of a path in a list. For other
+//! links see `Links`.
 
+mod directories;
 mod entries;
 mod fetch;
 mod glob;
+mod large;
+mod links;
 mod listing;
 mod modes;
+mod open;
 mod options;
 mod paths;
 pub(super) mod pattern;
 mod prefetch;
 mod skip_stats;
+mod spool;
 mod tree;
 mod walk;
 
@@ -34,18 +41,19 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) use self::glob::Glob;
-pub use self::options::{FilesFrom, FilesOptions};
+pub use self::options::{FilesFrom, FilesOptions, Links};
 pub use self::paths::Paths;
-use self::tree::{Selection, Tree};
+use self::tree::{Following, Selection, Tree};
 use super::{Behind, Fetcher, Listing, Source, SourceProperties};
-use crate::display::escape;
+use crate::display::{count, escape};
 use crate::error::Result;
 use crate::fs::read::{open_path, read_at};
 use crate::fs::root::lasting_identity;
 use crate::fs::storage::storage;
-use crate::object::Storage;
+use crate::object::{ObjectMeta, Storage, Takes};
 use crate::partition::{Cursor, Partition};
 use crate::session::Twice;
 
@@ -91,7 +99,7 @@ impl Source for Files {
     }
 
     fn properties(&self) -> SourceProperties {
-        let twice = match self.tree.selection {
+        let twice = match *self.tree.selection {
             Selection::List => Twice::Conflict,
             Selection::Walk(_) | Selection::File => Twice::SameObject,
         };
@@ -99,15 +107,16 @@ impl Source for Files {
             is_network: false,
             twice,
             has_times: true,
+            has_attributes: matches!(*self.tree.selection, Selection::Walk(None) | Selection::File),
             behind: Behind::Names,
-            syncs: matches!(self.tree.selection, Selection::Walk(_)),
+            syncs: matches!(*self.tree.selection, Selection::Walk(_)),
             ..SourceProperties::default()
         }
     }
 
     fn list(&self, _after: Option<Cursor>) -> Result<Box<dyn Listing>> {
         // From the start, whatever the cursor says: see `behind`.
-        Ok(match self.tree.selection {
+        Ok(match *self.tree.selection {
             Selection::Walk(_) => Box::new(listing::TreeListing::new(self.tree.clone())),
             Selection::File | Selection::List => Box::new(listing::PathsListing::new(self.paths.clone())),
         })
@@ -117,12 +126,39 @@ impl Source for Files {
         Ok(listing::partition(entries::of_locators(locators)))
     }
 
+    fn is_in_turn(&self, partition: &Partition) -> bool {
+        entries::has_hard_links(&partition.payload)
+    }
+
+    fn passed_to(&self, takes: Takes) -> Option<Arc<dyn Source>> {
+        let (tree, paths) = (Arc::new(self.tree.passed_to(takes)), self.paths.clone());
+        Some(Arc::new(Files { tree, paths, identity: self.identity.clone() }))
+    }
+
+    fn bound(&self) -> Vec<(String, String)> {
+        let links = match self.tree.following() {
+            Following::Files if self.tree.options.links == Some(Links::Inside) => "inside",
+            Following::Files => return Vec::new(),
+            Following::Copy => "copy",
+            Following::All => "follow",
+            Following::Nothing => "skip",
+        };
+        vec![("links".to_owned(), links.to_owned())]
+    }
+
+    fn directories(&self, each: &mut dyn FnMut(&[u8], &ObjectMeta) -> Result<()>) -> Result<()> {
+        match *self.tree.selection {
+            Selection::Walk(None) => directories::each(&self.tree, each),
+            _ => Ok(()),
+        }
+    }
+
     fn fetcher(&self, _lane: usize) -> Result<Box<dyn Fetcher>> {
         Ok(Box::new(fetch::FileFetcher::new(self.tree.clone(), self.paths.clone())))
     }
 
     fn notes(&self) -> Vec<String> {
-        let name = self.paths.get(0).filter(|_| matches!(self.tree.selection, Selection::File));
+        let name = self.paths.get(0).filter(|_| matches!(*self.tree.selection, Selection::File));
         let Some(name) = name.filter(|name| has_addresses(&self.tree.path.join(OsStr::from_bytes(name)))) else {
             return Vec::new();
         };
@@ -130,8 +166,22 @@ impl Source for Files {
         vec![format!("\"{}\" {why}", escape(name))]
     }
 
+    fn remarks(&self) -> Vec<String> {
+        let said = |number: u64, one: &str, more: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            number => Some(format!("{} {more}", count(number))),
+        };
+        let links = self.tree.outside.load(Relaxed);
+        let outside =
+            said(links, "copied symbolic link leads out of the source", "copied symbolic links lead out of the source");
+        let names = self.tree.unlinked.load(Relaxed);
+        let unlinked = said(names, "hard link became a file of its own", "hard links became files of their own");
+        outside.into_iter().chain(unlinked).collect()
+    }
+
     fn storage(&self) -> Storage {
-        let first = match self.tree.selection {
+        let first = match *self.tree.selection {
             // Its directory: the file itself may have vanished, and the fetch says so.
             Selection::List => self.paths.get(0).and_then(|path| Path::new(OsStr::from_bytes(path)).parent()),
             Selection::Walk(_) | Selection::File => None,
@@ -140,11 +190,11 @@ impl Source for Files {
     }
 
     fn root(&self) -> Option<[u8; 32]> {
-        (!matches!(self.tree.selection, Selection::List)).then(|| lasting_identity(&self.tree.root))
+        (!matches!(*self.tree.selection, Selection::List)).then(|| lasting_identity(&self.tree.root))
     }
 
     fn root_mode(&self) -> Option<u32> {
-        let is_directory = matches!(self.tree.selection, Selection::Walk(None));
+        let is_directory = matches!(*self.tree.selection, Selection::Walk(None));
         self.tree.root.mode(b"", true).ok().filter(|_| is_directory)
     }
 

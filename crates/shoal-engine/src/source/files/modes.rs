@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::entries::{FileEntries, parts};
+use super::entries::{FileEntries, has_hard_links, parts};
 use super::paths::Paths;
 use super::tree::{Selection, Tree};
 use crate::object::MODE_UNKNOWN;
@@ -15,12 +15,14 @@ use crate::source::{Entries, Entry};
 pub(super) struct OpenPartition {
     entries: FileEntries,
     tree: Arc<Tree>,
+    in_turn: bool,
 }
 
 impl OpenPartition {
     /// As [`FileEntries::new`].
     pub fn new(payload: &Arc<[u8]>, tree: &Arc<Tree>, paths: &Paths) -> crate::Result<OpenPartition> {
-        Ok(OpenPartition { entries: FileEntries::new(payload, paths)?, tree: tree.clone() })
+        let in_turn = has_hard_links(payload);
+        Ok(OpenPartition { entries: FileEntries::new(payload, paths)?, tree: tree.clone(), in_turn })
     }
 
     /// Returns the directories that a directory of names stands for. With a list these can be several, because paths
@@ -43,10 +45,14 @@ impl Entries for OpenPartition {
         self.entries.get(index)
     }
 
+    fn is_stream(&self) -> bool {
+        self.in_turn
+    }
+
     fn directory_mode(&self, directory: &[u8]) -> Option<u32> {
         let mode = |path: &[u8], follow| self.tree.root.mode(path, follow).unwrap_or(MODE_UNKNOWN);
-        match self.tree.selection {
-            Selection::Walk(_) => Some(mode(directory, self.tree.follow)),
+        match *self.tree.selection {
+            Selection::Walk(_) => Some(mode(directory, self.tree.follows())),
             Selection::File => None,
             Selection::List => {
                 self.directories(directory).iter().map(|path| mode(path, true)).reduce(|one, other| one & other)

@@ -7,13 +7,30 @@ use super::pattern;
 use crate::fs::walk::kind_of;
 use crate::option::group::SOURCE;
 
+crate::words! {
+    /// What is done about symbolic links below a directory.
+    pub enum Links {
+        /// They are objects of their own.
+        #[default]
+        Copy = "copy",
+        /// What they lead to is read, files and directories.
+        Follow = "follow",
+        /// They are skipped.
+        Skip = "skip",
+        /// What they lead to is read if it is a file below the same directory.
+        Inside = "inside",
+    }
+}
+
 crate::options! {
     /// How files are found and read.
     pub struct FilesOptions {
-        /// Follow symbolic links to files and directories. By default they are skipped and counted, like devices, pipes
-        /// and sockets. A link with a target that does not exist is always skipped. One with a target that cannot be
-        /// looked at is a failure.
-        follow_links: bool = false, "Follow symbolic links; by default they are skipped.", group: SOURCE;
+        /// What to do with symbolic links. `"copy"` copies them as links; it is the default into a directory. Elsewhere
+        /// the default is to read the files that links lead to, and to skip links to directories. `"inside"` does the
+        /// same, and a link to a file outside of the source is a failure. `"follow"` reads files and directories that
+        /// links lead to. `"skip"` skips links. A link that is followed and leads to nothing is a failure, `"vanished"`.
+        links: Option<Links> = None, "Links: copy, follow, skip or inside.", metavar: Some("HOW"),
+            group: SOURCE;
     }
 }
 

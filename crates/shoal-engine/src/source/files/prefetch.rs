@@ -36,6 +36,8 @@ pub(super) struct PrefetchTask {
     around: Arc<Dir>,
     name: Box<[u8]>,
     size: usize,
+    /// Its files are looked at, too.
+    keeps: bool,
     state: Mutex<State>,
     done: Condvar,
 }
@@ -61,7 +63,7 @@ impl PrefetchTask {
             *state = State::InWork;
         }
         let began = Instant::now();
-        let opened = read(&self.around, &self.name, self.size);
+        let opened = read(&self.around, &self.name, self.size, self.keeps);
         let pace = pace(began, &opened);
         *self.state() = State::Done(opened, pace);
         self.done.notify_one();
@@ -74,13 +76,13 @@ pub(super) fn pace(began: Instant, opened: &OpenedDirectory) -> Duration {
     began.elapsed().saturating_sub(ENTRY_BYTE * entries as u32)
 }
 
-fn read(around: &Dir, name: &[u8], size: usize) -> OpenedDirectory {
+fn read(around: &Dir, name: &[u8], size: usize, keeps: bool) -> OpenedDirectory {
     let directory = around.open(name)?;
     let mut block = directory.block(size)?;
     if !block.is_last() {
         block.append(directory.block(size)?);
     }
-    let needed = !block.is_last() || block.any(|kind| matches!(kind, Kind::Directory | Kind::Unknown));
+    let needed = keeps || !block.is_last() || block.any(|kind| matches!(kind, Kind::Directory | Kind::Unknown));
     Ok((needed.then_some(directory), block))
 }
 
@@ -152,9 +154,9 @@ impl Prefetch {
     }
 
     /// Has a directory read ahead.
-    pub fn enqueue(&mut self, around: &Arc<Dir>, name: &[u8], size: usize) -> Arc<PrefetchTask> {
+    pub fn enqueue(&mut self, around: &Arc<Dir>, name: &[u8], size: usize, keeps: bool) -> Arc<PrefetchTask> {
         let (state, done) = (Mutex::new(State::Waiting), Condvar::new());
-        let task = Arc::new(PrefetchTask { around: around.clone(), name: name.into(), size, state, done });
+        let task = Arc::new(PrefetchTask { around: around.clone(), name: name.into(), size, keeps, state, done });
         self.out += 1;
         self.pool.queue().tasks.push_back(task.clone());
         if self.threads.len() < HELPERS {

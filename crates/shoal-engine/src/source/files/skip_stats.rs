@@ -1,6 +1,6 @@
 //! What a listing skipped, counted for the notes in the report.
 
-use crate::display::escape;
+use crate::display::{count, escape};
 use crate::fs::read::unreadable;
 use crate::report::Reason;
 
@@ -8,9 +8,8 @@ use crate::report::Reason;
 const NAMED_MAX: usize = 5;
 
 /// Why an entry is not an object, with one and several of them in words.
-const ODD: [(Reason, &str, &str); 6] = [
+const ODD: [(Reason, &str, &str); 5] = [
     (Reason::Link, "symbolic link", "symbolic links"),
-    (Reason::DanglingLink, "dangling symbolic link", "dangling symbolic links"),
     (Reason::LoopingLink, "symbolic link in a loop", "symbolic links in a loop"),
     (Reason::Pipe, "pipe", "pipes"),
     (Reason::Socket, "socket", "sockets"),
@@ -21,6 +20,8 @@ const ODD: [(Reason, &str, &str); 6] = [
 #[derive(Default)]
 pub(super) struct SkipStats {
     odd: [u64; ODD.len()],
+    /// Links that are followed, or lead to nothing.
+    pub followed: u64,
     unreadable: u64,
     named: Vec<String>,
     /// Whether the source has a `.shoal` directory, left by a run that wrote to it.
@@ -56,11 +57,16 @@ impl SkipStats {
             let list = if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) };
             let was = if counted.len() == 1 && last.starts_with("1 ") { "was" } else { "were" };
             let links = self.odd[0] > 0 && !follow;
-            let hint = if links { "; `follow_links=True` follows links" } else { "" };
+            let hint = if links { "; `links=\"follow\"` follows links" } else { "" };
             remarks.push(format!("{list} {was} skipped{hint}"));
         }
         if self.ours {
             remarks.push("\".shoal\" was skipped: it is the journal of a run that wrote to this directory".into());
+        }
+        match self.followed {
+            0 => {}
+            1 => remarks.push("1 symbolic link was followed".into()),
+            followed => remarks.push(format!("{} symbolic links were followed", count(followed))),
         }
         let (unreadable, named) = (self.unreadable, &self.named);
         if unreadable > 0 {
@@ -89,7 +95,7 @@ mod tests {
         for odd in [Reason::Link, Reason::Pipe, Reason::Link, Reason::Link] {
             stats.odd(odd);
         }
-        let text = "3 symbolic links and 1 pipe were skipped; `follow_links=True` follows links";
+        let text = "3 symbolic links and 1 pipe were skipped; `links=\"follow\"` follows links";
         assert_eq!(stats.remarks(false), [text]);
         stats = SkipStats::default();
         stats.ours();

@@ -14,11 +14,11 @@ use rustix::io::Errno;
 use super::entries::Mark;
 use super::prefetch::{LEVEL_MAX, OpenedDirectory, Prefetch, PrefetchTask, pace};
 use super::skip_stats::SkipStats;
-use super::tree::{Selection, Tree};
+use super::tree::{Following, Selection, Tree};
 use crate::error::{Error, Kind, Result};
-use crate::fs::dir::Dir;
+use crate::fs::dir::{Dir, FileId};
 use crate::fs::read::unreadable;
-use crate::fs::walk::{Block, Identity, Kind as Found};
+use crate::fs::walk::{Block, Kind as Found};
 use crate::name::SHOAL_DIR;
 use crate::report::Reason;
 
@@ -37,7 +37,7 @@ struct Level {
     /// Length of its path.
     path: usize,
     /// Set if links are followed or the directory was closed.
-    identity: Option<Identity>,
+    identity: Option<FileId>,
     /// Where to continue reading a directory that was closed.
     position: u64,
     /// Directories of the block that are read ahead, with their positions in it.
@@ -51,6 +51,8 @@ struct Level {
 pub(super) enum Step {
     /// An entry of the listing. [`Walk::directory`] and [`Walk::name`] return which.
     Entry(Mark),
+    /// All below the directory [`Walk::path`] has been passed.
+    Left,
     /// No entry; step again.
     Nothing,
     /// The walk has ended.
@@ -67,6 +69,8 @@ pub(super) struct Walk {
     /// The length of the path of its directory.
     directory: usize,
     prefetch: Prefetch,
+    keeps_hard_links: bool,
+    several_names: Option<FileId>,
     /// What it has left out.
     pub skip_stats: SkipStats,
 }
@@ -75,6 +79,8 @@ impl Walk {
     /// Starts a walk. Directories are read ahead if they take longer than `slow`.
     pub fn new(tree: Arc<Tree>, slow: Duration) -> Walk {
         Walk {
+            keeps_hard_links: tree.keeps_hard_links(),
+            several_names: None,
             tree,
             levels: Vec::new(),
             begun: false,
@@ -98,6 +104,11 @@ impl Walk {
     /// Returns the path of the last entry.
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    /// Which file the last entry is, if that has several names and hard links are kept.
+    pub fn several_names(&self) -> Option<FileId> {
+        self.several_names
     }
 
     /// Advances by one entry. After an error of class `Retry`, the same step can be retried.
@@ -150,18 +161,33 @@ impl Walk {
             found => Ok(found),
         };
         let odd = match found {
-            Ok(Found::File) => return Ok(self.pass(Mark::File)),
+            Ok(Found::File) => {
+                if self.keeps_hard_links {
+                    let top = self.levels.len() - 1;
+                    let directory = self.opened(top)?;
+                    // If it cannot be looked at, fetching it tells.
+                    self.several_names = directory.ok().and_then(|directory| directory.several_names(self.name()));
+                }
+                return Ok(self.pass(Mark::File));
+            }
             Ok(Found::Directory) => return self.enter(),
-            Ok(Found::Link) if self.tree.follow => match self.look(true)? {
-                Ok(Found::File) => return Ok(self.pass(Mark::File)),
-                Ok(Found::Directory) => return self.enter(),
+            Ok(Found::Link) if self.tree.following() == Following::Copy => return Ok(self.pass(Mark::Link)),
+            Ok(Found::Link) if self.tree.following() != Following::Nothing => match self.look(true)? {
+                // One that leads to nothing fails when it is fetched.
+                Ok(Found::File | Found::Link | Found::Unknown)
+                | Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP) => {
+                    let step = self.pass(Mark::LinkToFile);
+                    self.skip_stats.followed += u64::from(step != Step::Nothing);
+                    return Ok(step);
+                }
+                Ok(Found::Directory) if self.tree.follows() => {
+                    self.skip_stats.followed += 1;
+                    return self.enter();
+                }
+                Ok(Found::Directory) => Reason::Link,
                 Ok(Found::Pipe) => Reason::Pipe,
                 Ok(Found::Socket) => Reason::Socket,
                 Ok(Found::Device) => Reason::Device,
-                Ok(Found::Link | Found::Unknown) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => {
-                    Reason::DanglingLink
-                }
-                Err(Errno::LOOP) => Reason::LoopingLink,
                 // A file or a directory may be there. The kernel has not said that nothing is.
                 Err(errno) => {
                     self.advance();
@@ -197,7 +223,7 @@ impl Walk {
     }
 
     fn wants(&self) -> bool {
-        match &self.tree.selection {
+        match &*self.tree.selection {
             Selection::Walk(Some(pattern)) => pattern.matches(&self.path),
             _ => true,
         }
@@ -215,7 +241,7 @@ impl Walk {
 
     /// Enters the current entry, which is a directory.
     fn enter(&mut self) -> Result<Step> {
-        let (top, follow) = (self.levels.len() - 1, self.tree.follow);
+        let (top, follow) = (self.levels.len() - 1, self.tree.follows());
         let is_ours = is_ours(top, self.name());
         if is_ours || !self.tree.enters(top, self.name()) {
             if is_ours {
@@ -259,7 +285,8 @@ impl Walk {
     /// Opens the current directory entry and reads its first entries.
     fn read_here(&mut self, around: &Dir) -> OpenedDirectory {
         let began = Instant::now();
-        let directory = if self.tree.follow { around.below(self.name(), true)? } else { around.open(self.name())? };
+        let directory =
+            if self.tree.follows() { around.below(self.name(), true)? } else { around.open(self.name())? };
         let opened = directory.block(block_size(self.levels.len())).map(|block| (Some(directory), block));
         self.prefetch.took(pace(began, &opened));
         opened
@@ -267,7 +294,7 @@ impl Walk {
 
     /// The same if it was read ahead. Also enqueues the directories that come next.
     fn prefetched(&mut self, top: usize, around: &Arc<Dir>) -> Option<OpenedDirectory> {
-        if self.tree.follow {
+        if self.tree.follows() {
             return None; // a loop must be detected before it is entered
         }
         let level = &mut self.levels[top];
@@ -278,7 +305,7 @@ impl Walk {
             && let Some((found, name, next)) = level.block.at(level.searched)
         {
             if found == Found::Directory && self.tree.enters(top, name) && !is_ours(top, name) {
-                let task = self.prefetch.enqueue(around, name, block_size(top + 1));
+                let task = self.prefetch.enqueue(around, name, block_size(top + 1), self.keeps_hard_links);
                 level.tasks.push_back((level.searched, task));
             }
             level.searched = next;
@@ -299,7 +326,8 @@ impl Walk {
     }
 
     fn push(&mut self, directory: Option<Dir>, block: Block, path: usize) {
-        let identity = directory.as_ref().filter(|_| self.tree.follow).and_then(|directory| directory.identity().ok());
+        let identity =
+            directory.as_ref().filter(|_| self.tree.follows()).and_then(|directory| directory.identity().ok());
         let (directory, tasks) = (directory.map(Arc::new), VecDeque::new());
         self.levels.push(Level { directory, block, path, identity, position: 0, tasks, searched: 0 });
     }
@@ -322,7 +350,7 @@ impl Walk {
         if let Some(directory) = &level.directory {
             return Ok(Ok(directory.clone()));
         }
-        let again = self.tree.root.below(&self.path[..level.path], self.tree.follow).and_then(|directory| {
+        let again = self.tree.root.below(&self.path[..level.path], self.tree.follows()).and_then(|directory| {
             if Some(directory.identity()?) != level.identity {
                 return Err(Errno::STALE);
             }
@@ -355,8 +383,9 @@ impl Walk {
                 Ok(Step::Nothing)
             }
             Ok(None) => {
+                self.path.truncate(self.levels[top].path);
                 self.levels.pop();
-                Ok(Step::Nothing)
+                Ok(Step::Left)
             }
             Err(errno) if top == 0 => Err(self.root_failed(errno)),
             Err(errno) => {
@@ -397,7 +426,7 @@ mod tests {
                     assert_eq!(mark, Mark::File);
                     found.push(walk.path().to_vec());
                 }
-                Step::Nothing => {}
+                Step::Left | Step::Nothing => {}
                 Step::End => return found,
             }
         }
